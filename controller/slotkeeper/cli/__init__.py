@@ -1,0 +1,1 @@
+"""The command line: ``slotkeeper …``. The only room that may import every other."""

@@ -1,0 +1,35 @@
+"""The database's clock as this process expects it, from its last answer and our own monotonic clock.
+
+Only for noticing that the database's clock was set forward, and for waits; nothing that it says is ever stored.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+
+
+def boot_seconds() -> float:
+    """Seconds that also pass while the machine is suspended, where the system tells them (CLOCK_BOOTTIME)."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class DatabaseClock:
+    """Carries the database's last told time forward."""
+
+    def __init__(self) -> None:
+        self._told: datetime | None = None
+        self._at = 0.0
+
+    def tell(self, moment: datetime) -> None:
+        """``moment`` was the database's time just now."""
+        self._told, self._at = moment, boot_seconds()
+
+    def expected(self) -> datetime | None:
+        """The database's time by our own clock; None before it was told once."""
+        return None if self._told is None else self._told + timedelta(seconds=boot_seconds() - self._at)
+
+    def seconds_until(self, moment: datetime | None) -> float | None:
+        """From now until ``moment`` of the database; None when either is unknown."""
+        now = self.expected()
+        return None if moment is None or now is None else (moment - now).total_seconds()

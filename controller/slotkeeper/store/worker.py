@@ -1,0 +1,263 @@
+"""The worker's statements: register, claim and finish in one call, beat, reap. Each is one SQL function call.
+
+``WorkerStore`` is for the asyncio loop, ``HeartbeatStore`` for the heartbeat's own thread and connection.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+from psycopg.rows import namedtuple_row
+
+from slotkeeper.errors import DatabaseUnavailable
+from slotkeeper.store.connection import Session, conninfo, wrapped_errors
+from slotkeeper.store.queries import queries
+from slotkeeper.store.versions import OwnerVersion, StoredVersion, version_parameters, versions_of
+
+#: The number that the protocol's functions carry (``work_v1``).
+PROTOCOL = 1
+TRIGGERS = ("Schedule", "CatchUp", "Backfill", "Manual", "Requeue", "Enqueue")
+
+
+class RowAddress(bytes):
+    """Where a row of ``run`` lies (Postgres' ctid), as the driver's binary form of it: only to be sent back."""
+
+
+class _RowAddressDumper(Dumper):
+    format = Format.BINARY
+    oid = psycopg.postgres.types["tid"].oid
+
+    def dump(self, obj: RowAddress) -> RowAddress:
+        return obj
+
+
+class ClaimedRow(NamedTuple):
+    """One claimed run, in the order of ``work_v1``'s columns."""
+
+    id: int
+    address: bytes
+    owner: int | None
+    slot: datetime | None
+    run_at: datetime
+    version: int | None
+    lane: int
+    attempt: int
+    charged: int
+    max_attempts: int
+    trigger: int
+    exclusive: bool
+    lost: int
+    returns: int
+    first_started_at: datetime
+    task: str | None
+    payload: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a claim says beside its rows: the database's clock, the next due time, the earliest end of another's lease."""
+
+    moment: datetime
+    next_due: datetime | None
+    lease_end: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How far a lane has been seen: rows at or below (run_at, id) are not looked at again."""
+
+    run_at: datetime
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """What became of one attempt. ``kind`` as in ``finish_v1``; ``seconds`` is the snooze, or the least time until a retry."""
+
+    id: int
+    token: uuid.UUID
+    owner: int | None
+    slot: datetime | None
+    kind: str
+    seconds: float = 0
+    reason: str = ""
+    message: str = ""
+
+
+class Answer(NamedTuple):
+    """What the database made of a Return: recorded, already or fenced; the run's state and when it is due again."""
+
+    id: int
+    answer: str
+    became: str | None
+    run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Successes:
+    """A batch of plain successes, finished by row address."""
+
+    rows: Sequence[ClaimedRow]
+    tokens: Sequence[uuid.UUID]
+
+
+class WorkerStore:
+    """One connection of the supervisor's asyncio loop, opened when needed and again after it broke.
+
+    Statements are never cancelled: psycopg would cancel them on the server too, where a commit may be under way.
+    """
+
+    def __init__(self, dsn: str, name: str) -> None:
+        self._conninfo = conninfo(dsn, name)
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+
+    async def register(self, **worker: object) -> int:
+        """One row for this worker process; returns its id."""
+        rows = await self._call("worker.register", {**worker, "protocol": PROTOCOL})
+        return int(rows[0].id)
+
+    async def lanes(self, worker: int) -> list[int]:
+        """The lanes that this worker may claim from, the most urgent first."""
+        return [row.lane for row in await self._call("worker.lanes", {"worker": worker})]
+
+    async def leave(self, worker: int) -> bool:
+        """Removes the worker's row; False while it still owns runs."""
+        return bool((await self._call("worker.leave", {"worker": worker}))[0].gone)
+
+    async def versions(self, keys: Iterable[OwnerVersion]) -> dict[OwnerVersion, StoredVersion]:
+        """What these versions say."""
+        return versions_of(await self._call("worker.versions", version_parameters(keys)))
+
+    async def work(
+        self, worker: int, token: uuid.UUID, lanes: Sequence[int], bounds: Mapping[int, Bound], seen: datetime | None,
+        *, free: int, prefetch: int, successes: Successes, drained: Sequence[uuid.UUID], resend: bool = False,
+    ) -> tuple[list[ClaimedRow], Outlook]:  # fmt: skip
+        """Finishes ``successes`` and claims up to ``free`` + ``prefetch`` runs in one call.
+
+        Raises FinishRefused (nothing was changed: use ``finish``), LeaseLost, or DatabaseUnavailable (anything may have
+        happened: repeat with the same token and ``resend``).
+        """
+        parameters: dict[str, object] = {
+            "worker": worker,
+            "token": token,
+            "lanes": list(lanes),
+            "bound_at": [bound.run_at if (bound := bounds.get(lane)) else None for lane in lanes],
+            "bound_id": [bound.id if (bound := bounds.get(lane)) else None for lane in lanes],
+            "seen": seen,
+            "free": free,
+            "prefetch": prefetch,
+            "addresses": [RowAddress(row.address) for row in successes.rows],
+            "tokens": list(successes.tokens),
+            "ended": len(successes.rows),
+            "id_sum": sum(row.id for row in successes.rows),
+            "drained": list(drained),
+            "resend": resend,
+        }
+        with self._dropping_broken(), wrapped_errors():
+            connection = await self._open()
+            async with connection.cursor(binary=True, row_factory=_claimed_row) as cursor:
+                await cursor.execute(queries()["worker.work"].text, parameters)
+                rows = await cursor.fetchall()
+        last = rows.pop()
+        # The last row is the outlook: see work_v1 for what its columns mean.
+        return rows, Outlook(last.first_started_at, last.run_at, last.slot)
+
+    async def finish(self, worker: int, returns: Sequence[Return]) -> list[Answer]:
+        """Records what became of runs, and answers per run."""
+        rows = await self._call(
+            "worker.finish",
+            {
+                "worker": worker,
+                "ids": [back.id for back in returns],
+                "tokens": [back.token for back in returns],
+                "owners": [back.owner for back in returns],
+                "slots": [back.slot for back in returns],
+                "kinds": [back.kind for back in returns],
+                "seconds": [back.seconds for back in returns],
+                "reasons": [back.reason for back in returns],
+                "messages": [back.message for back in returns],
+            },
+        )
+        return [Answer(*row) for row in rows]
+
+    async def reap(self, expected: datetime | None, *, starting: bool) -> tuple[int, int, int]:
+        """Gives back the runs of workers whose lease has ended: (given back, ended dead, skipped as late)."""
+        row = (await self._call("keeper.reap", {"expected": expected, "starting": starting}))[0]
+        return row.given_back, row.dead, row.skipped
+
+    async def close(self) -> None:
+        """Closes the connection, if there is one."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def _call(self, query: str, parameters: Mapping[str, object]) -> list[Any]:
+        with self._dropping_broken(), wrapped_errors():
+            connection = await self._open()
+            async with connection.cursor(binary=True, row_factory=namedtuple_row) as cursor:
+                await cursor.execute(queries()[query].text, parameters)
+                return await cursor.fetchall()
+
+    async def _open(self) -> psycopg.AsyncConnection[Any]:
+        if self._connection is None or self._connection.closed:
+            self._connection = await psycopg.AsyncConnection.connect(
+                self._conninfo, autocommit=True, prepare_threshold=None
+            )
+            self._connection.adapters.register_dumper(RowAddress, _RowAddressDumper)
+        return self._connection
+
+    def _dropping_broken(self) -> _DropBroken:
+        return _DropBroken(self)
+
+    def drop(self) -> None:
+        """Forgets a broken connection; the next statement opens another."""
+        if self._connection is not None:
+            self._connection.pgconn.finish()
+            self._connection = None
+
+
+class _DropBroken:
+    def __init__(self, store: WorkerStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, DatabaseUnavailable):
+            self._store.drop()
+
+
+def _claimed_row(_: psycopg.AsyncCursor[Any]) -> Any:
+    return ClaimedRow._make
+
+
+class Beat(NamedTuple):
+    """A good beat: until when the lease holds by the database's clock, and the runs that are to be cancelled."""
+
+    lease_until: datetime
+    cancelled: list[int]
+
+
+class HeartbeatStore:
+    """The heartbeat's own connection, for a thread that must never wait behind a claim."""
+
+    def __init__(self, dsn: str, worker: int) -> None:
+        self._session = Session(dsn, "heartbeat")
+        self._worker = worker
+
+    def beat(self) -> Beat | None:
+        """Moves the lease; None: this worker was reaped and owns nothing any more. Raises DatabaseUnavailable."""
+        rows = self._session.call("worker.beat", worker=self._worker)
+        return Beat(*rows[0]) if rows else None
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._session.close()

@@ -1,0 +1,43 @@
+"""The ticker's loop: decide what is due, store it, sleep until the next slot."""
+
+from __future__ import annotations
+
+import structlog
+
+from slotkeeper.actor import Actor
+from slotkeeper.store.connection import Session
+from slotkeeper.store.ticker import due, materialise, seconds_to_next_due
+from slotkeeper.ticker.decide import DecisionMaker
+
+_log = structlog.stdlib.get_logger()
+
+#: Schedules decided in one transaction: enough to make its cost small, few enough to make its locks short.
+BATCH = 1000
+#: A schedule that was stored by somebody else is seen within this time (seconds).
+LONGEST_SLEEP = 1.0
+#: A schedule that was left for the next pass is tried again after this time (seconds).
+_LEFT_OVER_SLEEP = 0.05
+
+
+class Ticker:
+    """Makes rows of slots. Any number of them may run on one database."""
+
+    def __init__(self, dsn: str) -> None:
+        self._session = Session(dsn, "ticker")
+        self._decisions = DecisionMaker(self._session)
+        self.actor = Actor("ticker", self.tick, close=self._session.close)
+
+    def tick(self) -> float:
+        """One pass over all that is due; returns the seconds until the next one."""
+        left: set[int] = set()
+        while batch := [
+            schedule for schedule in due(self._session, BATCH + len(left)) if schedule.id not in left
+        ]:
+            with self._session.transaction() as connection:
+                left |= materialise(connection, self._decisions.decide(batch))
+            if len(batch) < BATCH:
+                break
+        if left:
+            return _LEFT_OVER_SLEEP
+        seconds = seconds_to_next_due(self._session)
+        return LONGEST_SLEEP if seconds is None else min(max(seconds, 0.0), LONGEST_SLEEP)

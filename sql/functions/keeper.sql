@@ -1,0 +1,245 @@
+-- fold_v1: moves up to p_limit outcomes from state_delta into schedule_state. One process at a time. p_after skips what
+-- the caller has folded before, so that dead index entries under an old snapshot are not read again and again; a null
+-- looks at everything, which finds deltas that were committed late.
+create or replace function slotkeeper.fold_v1(p_after bigint, p_limit integer, out folded integer, out highest bigint)
+language plpgsql security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+as $$
+begin
+  folded := 0;
+  if not pg_try_advisory_xact_lock(1936420971, -1) then
+    return;
+  end if;
+  with taken as materialized (
+    select d.ctid as address from state_delta d where d.id > coalesce(p_after, 0) order by d.id limit p_limit for update skip locked),
+  gone as materialized (
+    delete from state_delta where ctid = any (array(select address from taken)) returning id, owner, outcome, slot, at, slots),
+  facts as materialized (
+    select o.schedule, max(g.slot) filter (where g.outcome in (0, 4, 6)) as last_slot,
+           max(g.at) filter (where g.outcome = 0) as success_at, max(g.slot) filter (where g.outcome = 0) as success_slot,
+           max(g.at) filter (where g.outcome in (4, 6)) as failure_at, max(g.slot) filter (where g.outcome in (4, 6)) as failure_slot,
+           count(*) filter (where g.outcome = 0) as done, count(*) filter (where g.outcome = 4) as dead,
+           coalesce(sum(g.slots) filter (where g.outcome in (1, 3)), 0) as skipped,
+           max(g.at) filter (where g.outcome in (1, 3)) as skipped_at,
+           bool_or(g.outcome in (0, 4, 5)) as recount, array_agg(g.at) filter (where g.outcome in (1, 3)) as skip_times,
+           array_agg(g.slots) filter (where g.outcome in (1, 3)) as skip_slots
+      from gone g join owner o on o.id = g.owner group by o.schedule),
+  stored as (
+    update schedule_state s set
+        last_slot = greatest(s.last_slot, f.last_slot),
+        last_success_slot = greatest(s.last_success_slot, f.success_slot),
+        last_success_at = greatest(s.last_success_at, f.success_at),
+        last_failure_slot = greatest(s.last_failure_slot, f.failure_slot),
+        last_failure_at = greatest(s.last_failure_at, f.failure_at),
+        done_count = s.done_count + f.done, dead_count = s.dead_count + f.dead, skipped_count = s.skipped_count + f.skipped,
+        missed = case when f.success_at > coalesce(s.last_success_at, '-infinity') then 0 else s.missed end
+                 + coalesce((select sum(k.slots) from unnest(f.skip_times, f.skip_slots) k(at, slots)
+                              where k.at > greatest(s.last_success_at, f.success_at, '-infinity')), 0),
+        dead = case when not f.recount then s.dead else slotkeeper.dead_runs(s.schedule, '-infinity') end,
+        consecutive_dead = case when not f.recount then s.consecutive_dead
+                                else slotkeeper.dead_runs(s.schedule, greatest(s.last_success_at, f.success_at, '-infinity')) end,
+        (last_skip_slot, last_skip_reason, last_skip_at) = (
+          select k.slot, k.reason, k.at from (
+            select k.last_slot as slot, k.reason, k.at from slot_skip k
+             where k.schedule = s.schedule and f.skipped_at is not null
+            union all
+            select s.last_skip_slot, s.last_skip_reason, s.last_skip_at) k
+           order by k.slot desc nulls last limit 1)
+      from facts f where s.schedule = f.schedule
+    returning 1)
+  select (select count(*) from gone), (select max(g.id) from gone g), (select count(*) from stored) into folded, highest;
+end $$;
+
+-- dead_runs: the dead runs of a schedule that ended after an instant.
+create or replace function slotkeeper.dead_runs(p_schedule bigint, p_after timestamptz) returns integer
+language sql stable
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  select count(*)::integer from (
+    select s.owner from schedule s where s.id = p_schedule
+    union all select o.id from owner o where o.schedule = p_schedule and o.kind <> 0) o(id)
+    join run_dead d on d.owner = o.id and d.died_at > p_after;
+$$;
+
+-- sweep_v1: what a claim with a moving bound and a promotion that never waits can leave behind: stragglers (a row that
+-- was committed late), owners with waiting rows and nobody in front, running rows whose worker or claim is gone, and
+-- claim rows without runs. Once per database at a time, and at most a twentieth of the time. Returns what was found, or
+-- nulls when it is not yet time.
+create or replace function slotkeeper.sweep_v1(out stragglers integer, out promoted integer, out orphans integer)
+language plpgsql security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+declare
+  f slotkeeper.fleet;
+  v_begin timestamptz := clock_timestamp();
+begin
+  if not pg_try_advisory_xact_lock(1936420971, -2) then
+    return;
+  end if;
+  select l.* into f from fleet l;
+  if f.swept_at + make_interval(secs => greatest(1, 20 * f.sweep_seconds)) > v_begin then
+    return;
+  end if;
+  update lane l set straggler_run_at = n.run_at, straggler_id = n.id, noted_at = clock_timestamp()
+    from (select k.id as lane, r.run_at, r.id from lane k
+           cross join lateral (select r.run_at, r.id from run r
+                                where r.lane = k.id and not r.behind and r.state = 0
+                                  and r.run_at < statement_timestamp() - interval '1 second'
+                                order by r.run_at, r.id limit 1) r) n
+   where l.id = n.lane
+     and ((l.straggler_run_at, l.straggler_id) is distinct from (n.run_at, n.id)
+          or l.noted_at < clock_timestamp() - interval '3 seconds');
+  get diagnostics stragglers = row_count;
+  select slotkeeper.promote(array_agg(b.owner)) into promoted
+    from (select distinct r.owner from run r where r.behind
+             and not exists (select from run front where front.owner = r.owner and not front.behind) limit 1000) b;
+  promoted := coalesce(promoted, 0);
+  update fleet l set swept_at = clock_timestamp(), sweep_seconds = extract(epoch from clock_timestamp() - v_begin);
+  orphans := 0;
+  if f.orphans_at + make_interval(secs => greatest(10, 20 * f.orphans_seconds)) < clock_timestamp()
+     and f.reap_paused_until < clock_timestamp() then
+    v_begin := clock_timestamp();
+    orphans := slotkeeper.sweep_orphans();
+    update fleet l set orphans_at = clock_timestamp(), orphans_seconds = extract(epoch from clock_timestamp() - v_begin);
+  end if;
+end $$;
+
+-- sweep_orphans: running rows that no lease protects, whose worker or claim is gone; and claims that hold nothing.
+create or replace function slotkeeper.sweep_orphans() returns integer
+language plpgsql
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+declare
+  r slotkeeper.run;
+  v_owners bigint[];
+  v_found integer := 0;
+begin
+  for r in select l.* from run l
+            where l.state <> 0
+              and (not exists (select from worker w where w.id = l.worker)
+                   or not exists (select from claim_batch b where b.token = l.token and b.lane = l.lane))
+            order by l.id limit 1000 for update skip locked
+  loop
+    v_found := v_found + 1;
+    if slotkeeper.lose_lease(r, 'gone') <> 'ready' and r.exclusive then
+      v_owners := v_owners || r.owner;
+    end if;
+  end loop;
+  if v_owners is not null then
+    perform slotkeeper.promote(v_owners);
+  end if;
+  -- KEY SHARE on the worker keeps a claim that is just being made out of this: its row is not visible yet, so skip
+  -- claims younger than a minute instead of waiting.
+  delete from claim_batch b
+   where b.claimed_at < clock_timestamp() - interval '1 minute'
+     and not exists (select from run l where l.lane = b.lane and not l.behind and l.run_at between b.lo and b.hi and l.token = b.token);
+  return v_found;
+end $$;
+
+-- ensure_partitions_v1: partitions up to and including a day: run_done by day, run_error and slot_skip by month. The one
+-- of two functions with dynamic SQL; its only input is a date.
+create or replace function slotkeeper.ensure_partitions_v1(p_until date) returns integer
+language plpgsql security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+declare
+  v_day date;
+  v_next date;
+  v_parent text;
+  v_child text;
+  v_made integer := 0;
+begin
+  if (select f.partitions_until from fleet f) >= p_until then
+    return 0;
+  end if;
+  perform pg_advisory_xact_lock(1936420971, -3);
+  for v_parent, v_day, v_next in
+    select 'run_done', d::date, d::date + 1
+      from generate_series(date_trunc('day', clock_timestamp() at time zone 'UTC'), p_until, interval '1 day') d
+    union all
+    select p, m::date, (m + interval '1 month')::date
+      from unnest(array['run_error', 'slot_skip']) p,
+           generate_series(date_trunc('month', clock_timestamp() at time zone 'UTC'), p_until, interval '1 month') m
+  loop
+    v_child := v_parent || to_char(v_day, case v_parent when 'run_done' then '_YYYYMMDD' else '_YYYYMM' end);
+    if to_regclass('slotkeeper.' || v_child) is null then
+      execute format('create table slotkeeper.%I partition of slotkeeper.%I for values from (%L) to (%L)', v_child, v_parent,
+                     v_day::text || ' 00:00:00+00', v_next::text || ' 00:00:00+00');
+      v_made := v_made + 1;
+    end if;
+  end loop;
+  update fleet f set partitions_until = p_until where f.partitions_until < p_until;
+  return v_made;
+end $$;
+
+-- drop_partitions_v1: drops the partitions of one kind of history that end at or before a date; the other function with
+-- dynamic SQL. Names only partitions that this schema's parents have.
+create or replace function slotkeeper.drop_partitions_v1(p_done_before date, p_skip_before date) returns integer
+language plpgsql security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+declare
+  v_child text;
+  v_dropped integer := 0;
+begin
+  for v_child in
+    select c.relname
+      from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent
+      join pg_namespace n on n.oid = p.relnamespace
+     where n.nspname = 'slotkeeper'
+       and case when p.relname = 'run_done' and c.relname ~ '^run_done_\d{8}$'
+                then to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= p_done_before
+                when p.relname in ('run_error', 'slot_skip') and c.relname ~ '_\d{6}$'
+                then (to_date(right(c.relname, 6), 'YYYYMM') + interval '1 month')::date
+                     <= case p.relname when 'slot_skip' then p_done_before else p_skip_before end
+                else false end
+  loop
+    execute format('drop table slotkeeper.%I', v_child);
+    v_dropped := v_dropped + 1;
+  end loop;
+  return v_dropped;
+end $$;
+
+-- retain_v1: one step of retention, at most once an hour per database and p_limit rows of each kind: old partitions, dead
+-- runs past their days (deltas tell the fold to count again), keys past their seven days. True: there is more to do.
+create or replace function slotkeeper.retain_v1(p_limit integer) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+declare
+  f slotkeeper.fleet;
+  v_more boolean := false;
+  v_count integer;
+begin
+  select l.* into f from fleet l where l.retention_at < clock_timestamp() - interval '1 hour' for update skip locked;
+  if not found then
+    return false;
+  end if;
+  perform slotkeeper.drop_partitions_v1(((clock_timestamp() at time zone 'UTC')::date - f.done_days),
+                                        ((clock_timestamp() at time zone 'UTC')::date - greatest(f.done_days, f.dead_days)));
+  with gone as (
+    delete from run_dead where id in (select d.id from run_dead d
+                                       where d.died_at < clock_timestamp() - make_interval(days => f.dead_days)
+                                       order by d.died_at limit p_limit for update skip locked)
+    returning owner, slot),
+  deltas as (
+    insert into state_delta (owner, outcome, slot, at) select owner, 5, slot, clock_timestamp() from gone where owner is not null)
+  select count(*) into v_count from gone;
+  v_more := v_count >= p_limit;
+  delete from idempotency i
+   where (i.namespace, i.key) in (
+     select k.namespace, k.key from idempotency k
+      where k.created_at < clock_timestamp() - interval '7 days'
+        and not exists (select from run r where r.id = k.run)
+        and not exists (select from run_dead d where d.id = k.run)
+        and not exists (select from run_done d where d.id = k.run and d.owner is null
+                           and d.finished_at > clock_timestamp() - interval '7 days')
+      limit p_limit);
+  get diagnostics v_count = row_count;
+  v_more := v_more or v_count >= p_limit;
+  if not v_more then
+    update fleet l set retention_at = clock_timestamp();
+  end if;
+  return v_more;
+end $$;

@@ -1,0 +1,75 @@
+-- The public views, a contract: docs/database.md gives names, types and meaning. Columns are only ever added.
+
+-- job: all of a job's life as one row.
+create or replace view slotkeeper.job as
+with every as (
+  select r.id, r.owner, r.slot, r.version, r.lane, r.trigger, r.task, r.payload, r.run_at, r.attempt, r.charged::integer,
+         r.max_attempts::integer, r.worker, r.created_at, r.first_started_at as started_at, null::timestamptz as finished_at,
+         case when r.state = 0 then 'ready' else 'running' end as status, r.cancel_reason as reason, null::bigint as schedule,
+         1::bigint as slots
+    from slotkeeper.run r
+  union all
+  select d.id, d.owner, d.slot, d.version, d.lane, d.trigger, d.task, d.payload, d.run_at, d.attempt, d.charged::integer,
+         d.max_attempts::integer, d.worker, d.created_at, d.first_started_at, d.finished_at,
+         case d.outcome when 0 then 'done' when 1 then 'superseded' else 'cancelled' end, d.reason, null, 1
+    from slotkeeper.run_done d
+  union all
+  select d.id, d.owner, d.slot, d.version, d.lane, d.trigger, d.task, d.payload, d.run_at, d.attempt, d.charged::integer,
+         d.max_attempts::integer, d.worker, d.created_at, d.first_started_at, d.died_at, 'dead', d.reason, null, 1
+    from slotkeeper.run_dead d
+  union all
+  select k.run, s.owner, k.first_slot, k.version, v.lane, 0::smallint, null, null, k.first_slot, 0, 0, v.max_attempts::integer,
+         null, k.at, null, k.at, case k.outcome when 1 then 'superseded' else 'skipped' end, k.reason, k.schedule, k.slots
+    from slotkeeper.slot_skip k join slotkeeper.schedule s on s.id = k.schedule
+    join slotkeeper.schedule_version v on v.schedule = k.schedule and v.version = k.version
+)
+select coalesce(e.id::text, format('%s@%s', s.id, to_char(e.slot at time zone 'UTC', 'YYYYMMDD"T"HH24MISS"Z"'))) as id,
+       l.namespace, s.name as schedule, e.slot, coalesce(e.task, v.action) as type, l.queue, l.priority::integer as priority,
+       (array['Schedule', 'CatchUp', 'Backfill', 'Manual', 'Requeue', 'Enqueue'])[e.trigger + 1] as trigger,
+       e.status, e.reason, coalesce(e.payload, v.payload)::jsonb as payload,
+       case when e.owner is null then i.key
+            else case when s.cluster = 'default' then '' else s.cluster || '/' end || s.namespace || '/' || s.name
+                 || case o.kind when 1 then '#' || o.label
+                         else '@' || to_char(e.slot at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                              || case o.kind when 2 then '#' || o.label else '' end end
+       end as idempotency_key,
+       e.run_at, e.attempt as attempts, e.charged, e.max_attempts, w.name as locked_by, w.lease_until as locked_until,
+       (select x.kind || ': ' || x.message from slotkeeper.run_error x where x.run = e.id order by x.at desc limit 1) as last_error,
+       e.created_at, e.started_at, e.finished_at, e.slots, v.generation, s.cluster
+  from every e
+  left join slotkeeper.owner o on o.id = e.owner
+  left join slotkeeper.schedule s on s.id = coalesce(e.schedule, o.schedule)
+  left join slotkeeper.schedule_version v on v.schedule = s.id and v.version = e.version
+  join slotkeeper.lane l on l.id = e.lane
+  left join slotkeeper.worker w on w.id = e.worker and e.status = 'running'
+  left join slotkeeper.idempotency i on i.run = e.id and e.owner is null;
+
+-- health: per schedule that is not retired, folded state plus what is not yet folded.
+create or replace view slotkeeper.health as
+select s.cluster, s.namespace, s.name, l.queue, s.suspended, s.held,
+       clock_timestamp() - coalesce(greatest(t.last_success_at, u.success_at), s.created_at) as since_last_success,
+       greatest(t.last_success_slot, u.success_slot) as last_success_slot,
+       coalesce(t.dead, 0) + coalesce(u.dead, 0) as dead_runs,
+       case when u.success_at > coalesce(t.last_success_at, '-infinity') then coalesce(u.dead_after, 0)
+            else t.consecutive_dead + coalesce(u.dead, 0) end as consecutive_dead,
+       (select clock_timestamp() - min(r.run_at) from slotkeeper.run r
+         where r.owner = s.owner and not r.behind and r.state = 0 and r.run_at <= clock_timestamp()) as oldest_pending_age,
+       case when u.success_at > coalesce(t.last_success_at, '-infinity') then 0 else t.missed end + coalesce(u.missed, 0) as missed,
+       s.next_slot,
+       greatest(t.last_success_at, u.success_at) as last_success_at, greatest(t.last_failure_at, u.failure_at) as last_failure_at,
+       greatest(t.last_slot, u.last_slot) as last_slot, t.last_skip_slot, t.last_skip_reason, t.last_skip_at, s.watermark
+  from slotkeeper.schedule s
+  join slotkeeper.schedule_version v on v.schedule = s.id and v.version = s.version
+  join slotkeeper.lane l on l.id = v.lane
+  join slotkeeper.schedule_state t on t.schedule = s.id
+  left join (
+    select o.schedule, max(d.at) filter (where d.outcome = 0) as success_at, max(d.slot) filter (where d.outcome = 0) as success_slot,
+           max(d.at) filter (where d.outcome in (4, 6)) as failure_at, max(d.slot) filter (where d.outcome in (0, 4, 6)) as last_slot,
+           count(*) filter (where d.outcome = 4) as dead,
+           count(*) filter (where d.outcome = 4 and d.at > coalesce(b.success_at, '-infinity')) as dead_after,
+           sum(d.slots) filter (where d.outcome in (1, 3) and d.at > coalesce(b.success_at, '-infinity')) as missed
+      from slotkeeper.state_delta d join slotkeeper.owner o on o.id = d.owner
+      left join lateral (select max(x.at) as success_at from slotkeeper.state_delta x join slotkeeper.owner y on y.id = x.owner
+                          where y.schedule = o.schedule and x.outcome = 0) b on true
+     group by o.schedule) u on u.schedule = s.id
+ where s.retired_at is null;

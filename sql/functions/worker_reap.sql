@@ -1,0 +1,180 @@
+-- reap_v1: gives back the runs of workers whose lease has ended, and records the slots whose start_by has passed.
+-- Every worker and every controller calls it; they cannot collide (SKIP LOCKED).
+--
+--   p_expected  the database time that the caller expects by its own monotonic clock, or null at its first call:
+--               a forward step of the database's clock must not expire living leases
+--   p_starting  true at a process's first call: a silent fleet seen then is a fleet that was cut off
+--   returns     how many runs were given back, ended dead, or skipped as too late; and until when reaping is paused
+create or replace function slotkeeper.reap_v1(p_expected timestamptz, p_starting boolean,
+  out given_back integer, out dead integer, out skipped integer, out paused_until timestamptz)
+language plpgsql security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+as $$
+declare
+  w slotkeeper.worker;
+  v_taken record;
+begin
+  given_back := 0;
+  dead := 0;
+  paused_until := slotkeeper.pause_reaping(p_expected, p_starting);
+  skipped := slotkeeper.skip_late();
+  if paused_until > clock_timestamp() then
+    return;
+  end if;
+  for w in select e.* from worker e where e.lease_until < statement_timestamp() order by e.id limit 20 for update skip locked
+  loop
+    v_taken := slotkeeper.take_from_worker(w);
+    given_back := given_back + v_taken.given_back;
+    dead := dead + v_taken.dead;
+    if v_taken.left_over = 0 then
+      delete from worker e where e.id = w.id;
+    end if;
+  end loop;
+end $$;
+
+-- pause_reaping: the rules of the pause, which is a row that every process obeys. It lasts long enough for every
+-- living worker to reconnect and renew: a beat and min(10 s, lease / 6), always less than a lease.
+create or replace function slotkeeper.pause_reaping(p_expected timestamptz, p_starting boolean) returns timestamptz
+language plpgsql
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+declare
+  f record;
+  v_reason text;
+  v_pause interval;
+begin
+  select l.*, left(pg_walfile_name(pg_current_wal_lsn()), 8) as timeline_now into f from fleet l;
+  if f.postmaster_start is distinct from pg_postmaster_start_time() then
+    v_reason := 'PostmasterStart';
+  elsif f.timeline <> f.timeline_now and f.timeline <> '' then
+    v_reason := 'Failover';
+  elsif clock_timestamp() > p_expected + interval '2 seconds' then
+    v_reason := 'ClockStep';
+  elsif p_starting and not exists (select from worker w where w.beat_at > clock_timestamp() - make_interval(secs => w.lease_seconds))
+        and exists (select from worker) then
+    v_reason := 'SilentFleet';
+  elsif f.timeline = f.timeline_now then
+    return f.reap_paused_until;
+  end if;
+  select make_interval(secs => max(w.lease_seconds / 3.0 + least(10, w.lease_seconds / 6.0))) into v_pause
+    from worker w;
+  update fleet l set postmaster_start = pg_postmaster_start_time(), timeline = f.timeline_now,
+      reap_pause_reason = coalesce(v_reason, l.reap_pause_reason),
+      reap_paused_until = case when v_reason is null then l.reap_paused_until
+                               else greatest(l.reap_paused_until, clock_timestamp() + coalesce(v_pause, interval '0')) end,
+      tick_paused_until = case when v_reason = 'ClockStep'
+                               then greatest(l.tick_paused_until, clock_timestamp() + coalesce(v_pause, interval '30 seconds'))
+                               else l.tick_paused_until end
+   returning l.reap_paused_until into f.reap_paused_until;
+  return f.reap_paused_until;
+end $$;
+
+-- take_from_worker: the runs of one worker that has lost its lease and whose row the caller holds.
+create or replace function slotkeeper.take_from_worker(w slotkeeper.worker,
+  out given_back integer, out dead integer, out left_over integer)
+language plpgsql
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+declare
+  b record;
+  r slotkeeper.run;
+  v_seen integer;
+  v_all integer;
+  v_owners bigint[];
+  v_became text;
+begin
+  given_back := 0;
+  dead := 0;
+  left_over := 0;
+  for b in select c.* from claim_batch c where c.worker = w.id order by c.lane, c.token loop
+    v_seen := 0;
+    select count(*) into v_all from run l
+     where l.lane = b.lane and not l.behind and l.run_at between b.lo and b.hi and l.token = b.token and l.state <> 0;
+    for r in select l.* from run l
+              where l.lane = b.lane and not l.behind and l.run_at between b.lo and b.hi and l.token = b.token and l.state <> 0
+              order by l.id for update skip locked
+    loop
+      v_seen := v_seen + 1;
+      v_became := slotkeeper.lose_lease(r, w.name);
+      given_back := given_back + (v_became = 'ready')::integer;
+      dead := dead + (v_became = 'dead')::integer;
+      if v_became <> 'ready' and r.exclusive then
+        v_owners := v_owners || r.owner;
+      end if;
+    end loop;
+    left_over := left_over + v_all - v_seen;
+    if v_all = v_seen then
+      delete from claim_batch c where c.token = b.token and c.lane = b.lane;
+    end if;
+  end loop;
+  if v_owners is not null then
+    perform slotkeeper.promote(v_owners);
+  end if;
+end $$;
+
+-- lose_lease: what a lost lease makes of one run. The token stays, so that a late finish is accepted while nobody
+-- has claimed the run again; a dead one loses it, and nothing is accepted any more.
+create or replace function slotkeeper.lose_lease(r slotkeeper.run, p_worker text) returns text
+language plpgsql
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+declare
+  v_initial integer;
+  v_max integer;
+begin
+  insert into run_error (run, attempt, worker, kind, message)
+  values (r.id, r.attempt, p_worker, 'LeaseLost', format('lease expired (worker %s)', p_worker));
+  if r.state = 2 then
+    perform slotkeeper.conclude(r, 2::smallint, coalesce(r.cancel_reason, 'Cancelled'));
+    return 'cancelled';
+  end if;
+  r.lost := r.lost + 1;
+  if r.charged >= r.max_attempts then
+    r.token := null;
+    perform slotkeeper.bury(r, 'LeaseLost');
+    return 'dead';
+  end if;
+  select coalesce(s.backoff_initial, 30), coalesce(s.backoff_max, 900) into v_initial, v_max
+    from (select 1) one left join owner o on o.id = r.owner
+    left join schedule_version s on s.schedule = o.schedule and s.version = r.version;
+  -- The first comes back at once (the promise); later ones wait, so that a poison run meets other neighbours.
+  update run l set state = 0, lost = r.lost, worker = null,
+                   run_at = clock_timestamp() + case when r.lost = 1 then interval '0'
+                                                     else slotkeeper.back_off(r.charged + r.returns, v_initial, v_max) end
+   where l.id = r.id;
+  if r.owner is not null then
+    insert into state_delta (owner, outcome, slot, at) values (r.owner, 6, r.slot, clock_timestamp());
+  end if;
+  return 'ready';
+end $$;
+
+-- skip_late: slots whose rows were made but not started by their start_by.
+create or replace function slotkeeper.skip_late() returns integer
+language plpgsql
+set search_path = pg_catalog, slotkeeper, pg_temp
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+as $$
+declare
+  v_owners bigint[];
+  v_skipped integer;
+begin
+  with late as materialized (
+    select r.ctid as address from run r
+     where r.start_by < statement_timestamp() and r.state = 0 and r.first_started_at is null and r.trigger in (0, 1)
+     order by r.start_by limit 1000 for update skip locked),
+  gone as (
+    delete from run where ctid = any (array(select address from late)) returning id, owner, slot, version, exclusive),
+  skips as (
+    insert into slot_skip (schedule, first_slot, last_slot, slots, outcome, reason, run, version)
+    select o.schedule, g.slot, g.slot, 1, 3, coalesce(v.late_reason, 'StartDeadlineExceeded'), g.id, g.version
+      from gone g join owner o on o.id = g.owner
+      join schedule_version v on v.schedule = o.schedule and v.version = g.version),
+  deltas as (
+    insert into state_delta (owner, outcome, slot, at) select g.owner, 3, g.slot, clock_timestamp() from gone g)
+  select array_agg(owner) filter (where exclusive), count(*) into v_owners, v_skipped from gone;
+  if v_owners is not null then
+    perform slotkeeper.promote(v_owners);
+  end if;
+  return v_skipped;
+end $$;

@@ -1,0 +1,19 @@
+-- name: keeper.reap
+-- Gives back the runs of workers whose lease has ended, and records slots that are past their start_by.
+select * from slotkeeper.reap_v1(%(expected)s::timestamptz, %(starting)s::boolean) r, clock_timestamp() as moment;
+
+-- name: keeper.fold
+-- Moves outcomes into schedule_state.
+select * from slotkeeper.fold_v1(%(after)s::bigint, %(limit)s::integer);
+
+-- name: keeper.sweep
+-- Stragglers, promotions that were missed, and orphans; nulls when it is not yet time.
+select * from slotkeeper.sweep_v1();
+
+-- name: keeper.partitions
+-- Partitions for the days ahead.
+select slotkeeper.ensure_partitions_v1((clock_timestamp() at time zone 'UTC')::date + %(days)s::integer) as made;
+
+-- name: keeper.retain
+-- One step of retention; true when there is more to do.
+select slotkeeper.retain_v1(%(limit)s::integer) as more;

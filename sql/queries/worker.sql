@@ -1,0 +1,44 @@
+-- name: worker.register
+-- One row for this worker process; returns its id.
+select slotkeeper.register_worker_v1(
+  %(name)s::text, %(namespace)s::text, %(pool)s::text, %(namespaces)s::text[], %(queues)s::text[], %(concurrency)s::integer,
+  %(version)s::text, %(protocol)s::smallint, %(lease_seconds)s::integer) as id;
+
+-- name: worker.lanes
+-- The lanes that this worker may claim from, the most urgent first.
+select lane from slotkeeper.lanes_v1(%(worker)s::bigint);
+
+-- name: worker.beat
+-- Moves the lease; no row: this worker was reaped. Also the runs that are to be cancelled.
+select * from slotkeeper.beat_v1(%(worker)s::bigint);
+
+-- name: worker.leave
+-- Removes the worker's row once it owns nothing; false while it does.
+select slotkeeper.leave_v1(%(worker)s::bigint) as gone;
+
+-- name: worker.work
+-- Finishes the last batch's successes and claims the next batch, in one call.
+select * from slotkeeper.work_v1(
+  %(worker)s::bigint, %(token)s::uuid, %(lanes)s::integer[], %(bound_at)s::timestamptz[], %(bound_id)s::bigint[],
+  %(seen)s::timestamptz, %(free)s::integer, %(prefetch)s::integer, %(addresses)s::tid[], %(tokens)s::uuid[],
+  %(ended)s::integer, %(id_sum)s::bigint, %(drained)s::uuid[], %(resend)s::boolean);
+
+-- name: worker.finish
+-- Records what became of runs, one by one, and answers per run.
+select * from slotkeeper.finish_v1(
+  %(worker)s::bigint, %(ids)s::bigint[], %(tokens)s::uuid[], %(owners)s::bigint[], %(slots)s::timestamptz[],
+  %(kinds)s::text[], %(seconds)s::double precision[], %(reasons)s::text[], %(messages)s::text[]);
+
+-- name: worker.complete
+-- Records success inside the handler's own transaction. False: another claim owns the run.
+select slotkeeper.complete_v1(%(id)s::bigint, %(token)s::uuid) as recorded;
+
+-- name: worker.versions
+-- What these versions of schedules say.
+select * from slotkeeper.versions_v1(%(owners)s::bigint[], %(versions)s::integer[]);
+
+-- name: enqueue
+-- One ad-hoc run, once per key, in the caller's transaction.
+select * from slotkeeper.enqueue_v1(
+  %(task)s::text, %(payload)s::text, %(key)s::text, %(queue)s::text, %(namespace)s::text, %(run_at)s::timestamptz,
+  %(priority)s::smallint, %(max_attempts)s::smallint);
