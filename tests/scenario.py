@@ -156,7 +156,8 @@ class Worker:
     def expire(self) -> None:
         """Its lease ended a second ago."""
         self.connection.execute(
-            "update slotkeeper.worker set lease_until = clock_timestamp() - interval '1 second' where id = %s", (self.id,)
+            "update slotkeeper.worker set lease_until = clock_timestamp() - interval '1 second' where id = %s",
+            (self.id,),
         )
 
 

@@ -23,9 +23,7 @@ _FIRST_BACK_OFF, _LAST_BACK_OFF = 0.2, 5.0
 class Actor:
     """``step`` returns the seconds to wait before the next one; ``wake`` ends the wait early."""
 
-    def __init__(
-        self, name: str, step: Callable[[], float], *, close: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, name: str, step: Callable[[], float], *, close: Callable[[], None] = lambda: None) -> None:
         self.name = name
         self._step = step
         self._close = close
@@ -77,8 +75,6 @@ class Actor:
 
     def _back_off(self, event: str, error: Exception) -> float:
         self._failures += 1
-        if (
-            self._failures & (self._failures - 1) == 0
-        ):  # the 1st, 2nd, 4th, 8th …: a long outage does not flood the log
+        if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th …: a long outage does not flood the log
             _log.warning(event, actor=self.name, failures=self._failures, error=str(error))
         return random.uniform(0, min(_LAST_BACK_OFF, _FIRST_BACK_OFF * 2.0 ** min(self._failures, 10)))  # noqa: S311

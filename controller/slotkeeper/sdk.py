@@ -162,12 +162,14 @@ def _register(name: str, handler: _H) -> _H:
     if not 1 <= len(name) <= 253:
         raise InvalidField("task", f"the name {name[:60]!r} has {len(name)} characters", instead="use 1 to 253")
     other = registered_tasks.get(name)
-    if other is not None and other.handler.__code__ is not handler.__code__:  # type: ignore[attr-defined]
+    if other is not None and other.handler.__code__ is not handler.__code__:
         raise InvalidField("task", f"two handlers are named {name!r}", instead="give one of them another name")
     try:
         inspect.signature(handler).bind(None)
     except TypeError as error:
-        raise InvalidField("task", f"the handler {name!r} cannot take one argument", instead="def handler(run)") from error
+        raise InvalidField(
+            "task", f"the handler {name!r} cannot take one argument", instead="def handler(run)"
+        ) from error
     registered_tasks[name] = Task(name, handler, inspect.iscoroutinefunction(handler))
     return handler
 
@@ -221,7 +223,9 @@ def _enqueue_parameters(
     if not 1 <= len(task) <= 253:
         raise InvalidField("task", f"{task[:60]!r} has {len(task)} characters", instead="use 1 to 253")
     if key is not None and not 1 <= len(key.encode(errors="replace")) <= 255:
-        raise InvalidField("key", f"it has {len(key.encode(errors='replace'))} bytes", instead="use 1 to 255 bytes, or a hash")
+        raise InvalidField(
+            "key", f"it has {len(key.encode(errors='replace'))} bytes", instead="use 1 to 255 bytes, or a hash"
+        )
     for name, value in (("task", task), ("key", key or "")):
         _check_text(name, value)
     for name, label in (("queue", queue), ("namespace", namespace)):
@@ -247,7 +251,9 @@ def payload_text(payload: Mapping[str, object]) -> str:
         raise InvalidField("payload", str(error), instead="use JSON values only") from error
     size = len(text.encode())
     if size > _LARGEST_PAYLOAD:
-        raise InvalidField("payload", f"it has {size} bytes", instead=f"use at most {_LARGEST_PAYLOAD}, or store it elsewhere")
+        raise InvalidField(
+            "payload", f"it has {size} bytes", instead=f"use at most {_LARGEST_PAYLOAD}, or store it elsewhere"
+        )
     return text
 
 
@@ -265,11 +271,15 @@ def _check_payload(path: str, value: object) -> None:
 
 def _check_text(path: str, text: str) -> None:
     if "\0" in text:
-        raise InvalidField(path, "it contains the character U+0000, which Postgres cannot store", instead="leave it out")
+        raise InvalidField(
+            path, "it contains the character U+0000, which Postgres cannot store", instead="leave it out"
+        )
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidField(path, f"it is not valid Unicode ({error.reason})", instead="encode binary data as base64") from error
+        raise InvalidField(
+            path, f"it is not valid Unicode ({error.reason})", instead="encode binary data as base64"
+        ) from error
 
 
 def _enqueued(row: Any) -> Enqueued:

@@ -77,9 +77,7 @@ def timing(namespace: str, name: str, spec: JobScheduleSpec) -> Timing:
             max_runs=spec.catch_up.max_runs,
             grace=timedelta(seconds=spec.catch_up.grace_seconds),
             starting_deadline=(
-                None
-                if spec.starting_deadline_seconds is None
-                else timedelta(seconds=spec.starting_deadline_seconds)
+                None if spec.starting_deadline_seconds is None else timedelta(seconds=spec.starting_deadline_seconds)
             ),
             offset=spread_offset(f"{namespace}/{name}", spec.spread_seconds),
         ),

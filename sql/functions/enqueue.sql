@@ -30,6 +30,7 @@ begin
     raise exception 'login % may not enqueue in queue % of namespace %', session_user, p_queue, p_namespace
       using errcode = 'SK003', hint = 'grant it in slotkeeper.queue_grant';
   end if;
+  perform p_payload::jsonb;  -- the view `job` shows it as such: a text that is not JSON would break it for everybody
   created := true;
   loop
     id := nextval('slotkeeper.run_id');
@@ -48,6 +49,7 @@ begin
     insert into run (id, run_at, lane, max_attempts, trigger, task, payload)
     values (id, greatest(p_run_at, clock_timestamp()), slotkeeper.lane_of(p_namespace, p_queue, p_priority), p_max_attempts, 5,
             p_task, p_payload);
+    perform pg_notify('slotkeeper_wake', '');  -- at most one hint per transaction; carries nothing, so it cannot fail the insert
     return;
   end loop;
 end $$;

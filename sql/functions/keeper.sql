@@ -21,7 +21,9 @@ begin
            max(g.at) filter (where g.outcome in (4, 6)) as failure_at, max(g.slot) filter (where g.outcome in (4, 6)) as failure_slot,
            count(*) filter (where g.outcome = 0) as done, count(*) filter (where g.outcome = 4) as dead,
            coalesce(sum(g.slots) filter (where g.outcome in (1, 3)), 0) as skipped,
-           max(g.at) filter (where g.outcome in (1, 3)) as skipped_at,
+           max(g.slot) filter (where g.outcome in (1, 3)) as skip_slot,
+           (array_agg(g.outcome order by g.slot desc, g.at desc) filter (where g.outcome in (1, 3)))[1] as skip_outcome,
+           (array_agg(g.at order by g.slot desc, g.at desc) filter (where g.outcome in (1, 3)))[1] as skip_at,
            bool_or(g.outcome in (0, 4, 5)) as recount, array_agg(g.at) filter (where g.outcome in (1, 3)) as skip_times,
            array_agg(g.slots) filter (where g.outcome in (1, 3)) as skip_slots
       from gone g join owner o on o.id = g.owner group by o.schedule),
@@ -41,15 +43,26 @@ begin
                                 else slotkeeper.dead_runs(s.schedule, greatest(s.last_success_at, f.success_at, '-infinity')) end,
         (last_skip_slot, last_skip_reason, last_skip_at) = (
           select k.slot, k.reason, k.at from (
-            select k.last_slot as slot, k.reason, k.at from slot_skip k
-             where k.schedule = s.schedule and f.skipped_at is not null
+            select f.skip_slot as slot, slotkeeper.skip_reason(s.schedule, f.skip_slot, f.skip_outcome) as reason, f.skip_at as at
+             where f.skip_slot >= coalesce(s.last_skip_slot, '-infinity')
             union all
             select s.last_skip_slot, s.last_skip_reason, s.last_skip_at) k
-           order by k.slot desc nulls last limit 1)
+           limit 1)
       from facts f where s.schedule = f.schedule
     returning 1)
   select (select count(*) from gone), (select max(g.id) from gone g), (select count(*) from stored) into folded, highest;
 end $$;
+
+-- skip_reason: why a slot did not run. A superseded run says so itself; of a skipped slot slot_skip knows, by one probe.
+create or replace function slotkeeper.skip_reason(p_schedule bigint, p_slot timestamptz, p_outcome smallint) returns text
+language sql stable
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  select case p_outcome when 1 then 'Superseded'
+                        else (select k.reason from slot_skip k
+                               where k.schedule = p_schedule and k.first_slot <= p_slot and k.last_slot = p_slot and k.outcome = 3
+                               order by k.first_slot desc limit 1) end;
+$$;
 
 -- dead_runs: the dead runs of a schedule that ended after an instant.
 create or replace function slotkeeper.dead_runs(p_schedule bigint, p_after timestamptz) returns integer
@@ -138,10 +151,12 @@ begin
 end $$;
 
 -- ensure_partitions_v1: partitions up to and including a day: run_done by day, run_error and slot_skip by month. The one
--- of two functions with dynamic SQL; its only input is a date.
+-- of two functions with dynamic SQL; its only input is a date. A new partition locks its parent against every finish, so
+-- the wait for a long reader is short; what could not be made is tried at the next call.
 create or replace function slotkeeper.ensure_partitions_v1(p_until date) returns integer
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
+set lock_timeout = '500ms'
 as $$
 declare
   v_day date;
@@ -149,11 +164,13 @@ declare
   v_parent text;
   v_child text;
   v_made integer := 0;
+  v_all boolean := true;
 begin
   if (select f.partitions_until from fleet f) >= p_until then
     return 0;
   end if;
   perform pg_advisory_xact_lock(1936420971, -3);
+  perform from fleet f for no key update;  -- before the parents, as the sweep and retention do: else they could deadlock
   for v_parent, v_day, v_next in
     select 'run_done', d::date, d::date + 1
       from generate_series(date_trunc('day', clock_timestamp() at time zone 'UTC'), p_until, interval '1 day') d
@@ -164,12 +181,19 @@ begin
   loop
     v_child := v_parent || to_char(v_day, case v_parent when 'run_done' then '_YYYYMMDD' else '_YYYYMM' end);
     if to_regclass('slotkeeper.' || v_child) is null then
-      execute format('create table slotkeeper.%I partition of slotkeeper.%I for values from (%L) to (%L)', v_child, v_parent,
-                     v_day::text || ' 00:00:00+00', v_next::text || ' 00:00:00+00');
-      v_made := v_made + 1;
+      begin
+        execute format('create table slotkeeper.%I partition of slotkeeper.%I for values from (%L) to (%L)', v_child, v_parent,
+                       v_day::text || ' 00:00:00+00', v_next::text || ' 00:00:00+00');
+        v_made := v_made + 1;
+      exception
+        when check_violation then
+          null;  -- nobody made it in time and the default partition has rows of it: it keeps all of them
+        when lock_not_available then
+          v_all := false;
+      end;
     end if;
   end loop;
-  update fleet f set partitions_until = p_until where f.partitions_until < p_until;
+  update fleet f set partitions_until = p_until where f.partitions_until < p_until and v_all;
   return v_made;
 end $$;
 
@@ -203,12 +227,15 @@ end $$;
 
 -- retain_v1: one step of retention, at most once an hour per database and p_limit rows of each kind: old partitions, dead
 -- runs past their days (deltas tell the fold to count again), keys past their seven days. True: there is more to do.
+-- run_done is kept for seven days at least, because it says when the run of a key ended.
 create or replace function slotkeeper.retain_v1(p_limit integer) returns boolean
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
+set lock_timeout = '500ms'
 as $$
 declare
   f slotkeeper.fleet;
+  v_today date := (clock_timestamp() at time zone 'UTC')::date;
   v_more boolean := false;
   v_count integer;
 begin
@@ -216,8 +243,24 @@ begin
   if not found then
     return false;
   end if;
-  perform slotkeeper.drop_partitions_v1(((clock_timestamp() at time zone 'UTC')::date - f.done_days),
-                                        ((clock_timestamp() at time zone 'UTC')::date - greatest(f.done_days, f.dead_days)));
+  begin
+    perform slotkeeper.drop_partitions_v1(v_today - greatest(f.done_days, 7), v_today - greatest(f.done_days, f.dead_days, 7));
+  exception when lock_not_available then
+    null;  -- somebody reads for long: waiting would stall every finish behind us, and an hour later is soon enough
+  end;
+  -- Rows whose partition nobody made in time.
+  delete from run_done_default where ctid = any (array(
+    select d.ctid from run_done_default d where d.finished_at < v_today - greatest(f.done_days, 7) limit p_limit));
+  get diagnostics v_count = row_count;
+  v_more := v_count >= p_limit;
+  delete from run_error_default where ctid = any (array(
+    select e.ctid from run_error_default e where e.at < v_today - greatest(f.done_days, f.dead_days, 7) limit p_limit));
+  get diagnostics v_count = row_count;
+  v_more := v_more or v_count >= p_limit;
+  delete from slot_skip_default where ctid = any (array(
+    select k.ctid from slot_skip_default k where k.at < v_today - greatest(f.done_days, 7) limit p_limit));
+  get diagnostics v_count = row_count;
+  v_more := v_more or v_count >= p_limit;
   with gone as (
     delete from run_dead where id in (select d.id from run_dead d
                                        where d.died_at < clock_timestamp() - make_interval(days => f.dead_days)
@@ -226,7 +269,7 @@ begin
   deltas as (
     insert into state_delta (owner, outcome, slot, at) select owner, 5, slot, clock_timestamp() from gone where owner is not null)
   select count(*) into v_count from gone;
-  v_more := v_count >= p_limit;
+  v_more := v_more or v_count >= p_limit;
   delete from idempotency i
    where (i.namespace, i.key) in (
      select k.namespace, k.key from idempotency k

@@ -51,8 +51,9 @@ begin
       became := 'live';
     else
       delete from run_dead k where k.id = d.id;
-      v_exclusive := coalesce((select v.overlap <> 3 and o.kind = 0 from owner o join schedule_version v
-                                   on v.schedule = o.schedule and v.version = d.version where o.id = d.owner), false);
+      -- By what the schedule says now: a run of a version that allowed overlap must not run beside an exclusive one.
+      v_exclusive := coalesce((select v.overlap <> 3 and o.kind = 0 from owner o join schedule s on s.id = o.schedule
+                                 join schedule_version v on v.schedule = s.id and v.version = s.version where o.id = d.owner), false);
       insert into run (id, owner, slot, created_at, run_at, version, lane, max_attempts, trigger, exclusive, behind, attempt,
                        task, payload)
       values (d.id, d.owner, d.slot, d.created_at, clock_timestamp(), d.version, d.lane, d.max_attempts, 4, v_exclusive,

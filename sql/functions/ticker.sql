@@ -12,12 +12,13 @@ as $$
    order by s.next_due limit p_limit;
 $$;
 
--- next_due_v1: seconds until the next slot falls due, by the database's clock; null when none will.
+-- next_due_v1: seconds until the next slot falls due, by the database's clock; null when none will. While the ticker is
+-- paused nothing falls due before the pause ends: else every ticker would ask again at once, over and over.
 create or replace function slotkeeper.next_due_v1() returns double precision
 language sql volatile security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 as $$
-  select extract(epoch from s.next_due - clock_timestamp())::double precision
+  select extract(epoch from greatest(s.next_due, (select f.tick_paused_until from fleet f)) - clock_timestamp())::double precision
     from schedule s where s.next_due is not null order by s.next_due limit 1;
 $$;
 
@@ -51,10 +52,11 @@ begin
     return p_ids;
   end if;
   -- Schedules with live rows that matter: all but those that may start beside any other and lose no slot by its presence.
+  -- A watermark that was lowered by hand counts too: some of the planned slots are on record, so the first may not lead.
   select array_agg(c.id), array_agg(s.owner) into v_crowded, v_owners
     from unnest(v_locked) c(id) join schedule s on s.id = c.id
     join schedule_version v on v.schedule = s.id and v.version = s.version
-   where exists (select from run r where r.owner = s.owner)
+   where s.watermark < s.watermark_highest or exists (select from run r where r.owner = s.owner)
      and not (v.overlap = 3 and (v.catch_up = 2 or (v.catch_up = 1 and v.max_runs >=
                 (select count(*) from unnest(p_run_ids) k(id) where k.id = c.id)
                 + (select count(*) from (select from run r where r.owner = s.owner limit v.max_runs) l))));
@@ -72,14 +74,18 @@ begin
   v_alone := array(select l.id from unnest(v_locked) l(id) where l.id <> all (coalesce(v_crowded, '{}')));
   v_crowded := array(select l.id from unnest(v_crowded, v_owners) l(id, owner) where l.owner <> all (coalesce(v_busy, '{}')));
 
-  insert into slot_skip (schedule, first_slot, last_slot, slots, outcome, reason, version)
-  select k.id, k.first, k.last, k.slots, case k.reason when 'Superseded' then 1 else 3 end, k.reason, s.version
-    from unnest(p_skip_ids, p_skip_firsts, p_skip_lasts, p_skip_counts, p_skip_reasons) k(id, first, last, slots, reason)
-    join schedule s on s.id = k.id where k.id = any (v_alone || v_crowded);
+  -- Of a range below the highest watermark only what is not on record yet: it was decided before the watermark was lowered.
+  with ranges as materialized (
+    select k.id, s.owner, s.version, k.first, k.last, k.reason, case k.reason when 'Superseded' then 1 else 3 end::smallint as outcome,
+           k.slots - case when k.first > s.watermark_highest then 0
+                          else slotkeeper.slots_on_record(s.id, s.owner, k.first, k.last) end as slots
+      from unnest(p_skip_ids, p_skip_firsts, p_skip_lasts, p_skip_counts, p_skip_reasons) k(id, first, last, slots, reason)
+      join schedule s on s.id = k.id where k.id = any (v_alone || v_crowded)),
+  skips as (
+    insert into slot_skip (schedule, first_slot, last_slot, slots, outcome, reason, version)
+    select g.id, g.first, g.last, g.slots, g.outcome, g.reason, g.version from ranges g where g.slots > 0)
   insert into state_delta (owner, outcome, slot, at, slots)
-  select s.owner, case k.reason when 'Superseded' then 1 else 3 end, k.last, clock_timestamp(), k.slots
-    from unnest(p_skip_ids, p_skip_lasts, p_skip_counts, p_skip_reasons) k(id, last, slots, reason)
-    join schedule s on s.id = k.id where k.id = any (v_alone || v_crowded);
+  select g.owner, g.outcome, g.last, clock_timestamp(), g.slots from ranges g where g.slots > 0;
 
   -- Nobody else is there: all rows of all such schedules in one statement.
   insert into run (owner, slot, run_at, start_by, version, lane, max_attempts, trigger, exclusive, behind)
@@ -88,7 +94,7 @@ begin
     from unnest(p_run_ids, p_run_slots, p_run_ats, p_run_start_bys, p_run_triggers, p_run_places)
          k(id, slot, run_at, start_by, trigger, place)
     join schedule s on s.id = k.id join schedule_version v on v.schedule = s.id and v.version = s.version
-   where k.id = any (v_alone) and (k.slot > s.watermark_highest or not slotkeeper.slot_known(s.owner, k.slot));
+   where k.id = any (v_alone);
 
   foreach v_id in array v_crowded loop
     perform slotkeeper.decide_beside_live(v_id,
@@ -101,6 +107,9 @@ begin
                         next_slot = k.next_slot, next_due = k.next_due
     from unnest(p_ids, p_until, p_next_slots, p_next_dues) k(id, until, next_slot, next_due)
    where s.id = k.id and s.id = any (v_alone || v_crowded);
+  if p_run_ids <> '{}' then
+    perform pg_notify('slotkeeper_wake', '');  -- a hint for idle workers, sent when this commits; they poll without it
+  end if;
   return array(select k.id from unnest(p_ids) k(id) where k.id <> all (v_alone || v_crowded));
 end $$;
 
@@ -112,6 +121,20 @@ as $$
   select exists (select from run r where r.owner = p_owner and r.slot = p_slot)
       or exists (select from run_done d where d.owner = p_owner and d.slot = p_slot)
       or exists (select from run_dead d where d.owner = p_owner and d.slot = p_slot);
+$$;
+
+-- slots_on_record: how many slots of a range have a run or a record of why they have none; asked, too, only below a
+-- watermark that was lowered by hand. A range row that reaches beyond counts whole: too few new records, never a double one.
+create or replace function slotkeeper.slots_on_record(
+  p_schedule bigint, p_owner bigint, p_first timestamptz, p_last timestamptz) returns bigint
+language sql stable
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  select (select count(*) from run r where r.owner = p_owner and r.slot between p_first and p_last)
+       + (select count(*) from run_done d where d.owner = p_owner and d.slot between p_first and p_last)
+       + (select count(*) from run_dead d where d.owner = p_owner and d.slot between p_first and p_last)
+       + (select coalesce(sum(k.slots), 0)::bigint from slot_skip k
+           where k.schedule = p_schedule and k.first_slot <= p_last and k.last_slot >= p_first);
 $$;
 
 -- decide_beside_live: the slots of one locked schedule that has live rows, all locked: overlap, superseding, catch-up limit.

@@ -44,32 +44,51 @@ select coalesce(e.id::text, format('%s@%s', s.id, to_char(e.slot at time zone 'U
   left join slotkeeper.worker w on w.id = e.worker and e.status = 'running'
   left join slotkeeper.idempotency i on i.run = e.id and e.owner is null;
 
--- health: per schedule that is not retired, folded state plus what is not yet folded.
+-- health: per schedule that is not retired, folded state plus what is not yet folded: the same before the fold and after.
 create or replace view slotkeeper.health as
 select s.cluster, s.namespace, s.name, l.queue, s.suspended, s.held,
        clock_timestamp() - coalesce(greatest(t.last_success_at, u.success_at), s.created_at) as since_last_success,
        greatest(t.last_success_slot, u.success_slot) as last_success_slot,
-       coalesce(t.dead, 0) + coalesce(u.dead, 0) as dead_runs,
-       case when u.success_at > coalesce(t.last_success_at, '-infinity') then coalesce(u.dead_after, 0)
-            else t.consecutive_dead + coalesce(u.dead, 0) end as consecutive_dead,
+       case when u.recount then b.dead else t.dead end::bigint as dead_runs,
+       case when u.recount then b.consecutive_dead else t.consecutive_dead end::bigint as consecutive_dead,
        (select clock_timestamp() - min(r.run_at) from slotkeeper.run r
          where r.owner = s.owner and not r.behind and r.state = 0 and r.run_at <= clock_timestamp()) as oldest_pending_age,
        case when u.success_at > coalesce(t.last_success_at, '-infinity') then 0 else t.missed end + coalesce(u.missed, 0) as missed,
        s.next_slot,
        greatest(t.last_success_at, u.success_at) as last_success_at, greatest(t.last_failure_at, u.failure_at) as last_failure_at,
-       greatest(t.last_slot, u.last_slot) as last_slot, t.last_skip_slot, t.last_skip_reason, t.last_skip_at, s.watermark
+       greatest(t.last_slot, u.last_slot) as last_slot,
+       greatest(t.last_skip_slot, u.skip_slot) as last_skip_slot,
+       case when u.skip_slot >= coalesce(t.last_skip_slot, '-infinity')
+            then case u.skip_outcome when 1 then 'Superseded'
+                                     else (select k.reason from slotkeeper.slot_skip k
+                                            where k.schedule = s.id and k.first_slot <= u.skip_slot and k.last_slot = u.skip_slot
+                                              and k.outcome = 3 order by k.first_slot desc limit 1) end
+            else t.last_skip_reason end as last_skip_reason,
+       case when u.skip_slot >= coalesce(t.last_skip_slot, '-infinity') then u.skip_at else t.last_skip_at end as last_skip_at,
+       s.watermark
   from slotkeeper.schedule s
   join slotkeeper.schedule_version v on v.schedule = s.id and v.version = s.version
   join slotkeeper.lane l on l.id = v.lane
   join slotkeeper.schedule_state t on t.schedule = s.id
   left join (
-    select o.schedule, max(d.at) filter (where d.outcome = 0) as success_at, max(d.slot) filter (where d.outcome = 0) as success_slot,
-           max(d.at) filter (where d.outcome in (4, 6)) as failure_at, max(d.slot) filter (where d.outcome in (0, 4, 6)) as last_slot,
-           count(*) filter (where d.outcome = 4) as dead,
-           count(*) filter (where d.outcome = 4 and d.at > coalesce(b.success_at, '-infinity')) as dead_after,
-           sum(d.slots) filter (where d.outcome in (1, 3) and d.at > coalesce(b.success_at, '-infinity')) as missed
-      from slotkeeper.state_delta d join slotkeeper.owner o on o.id = d.owner
-      left join lateral (select max(x.at) as success_at from slotkeeper.state_delta x join slotkeeper.owner y on y.id = x.owner
-                          where y.schedule = o.schedule and x.outcome = 0) b on true
-     group by o.schedule) u on u.schedule = s.id
+    select x.schedule, max(x.success_at) as success_at, max(x.slot) filter (where x.outcome = 0) as success_slot,
+           max(x.at) filter (where x.outcome in (4, 6)) as failure_at, max(x.slot) filter (where x.outcome in (0, 4, 6)) as last_slot,
+           bool_or(x.outcome in (0, 4, 5)) as recount,
+           (sum(x.slots) filter (where x.outcome in (1, 3)
+                                   and x.at > greatest(x.success_at, k.last_success_at, '-infinity')))::bigint as missed,
+           max(x.slot) filter (where x.outcome in (1, 3)) as skip_slot,
+           (array_agg(x.outcome order by x.slot desc, x.at desc) filter (where x.outcome in (1, 3)))[1] as skip_outcome,
+           (array_agg(x.at order by x.slot desc, x.at desc) filter (where x.outcome in (1, 3)))[1] as skip_at
+      from (select o.schedule, d.outcome, d.slot, d.at, d.slots,
+                   max(d.at) filter (where d.outcome = 0) over (partition by o.schedule) as success_at
+              from slotkeeper.state_delta d join slotkeeper.owner o on o.id = d.owner) x
+      join slotkeeper.schedule_state k on k.schedule = x.schedule
+     group by x.schedule) u on u.schedule = s.id
+  -- As the fold does: dead runs are counted, because requeue and purge take some away.
+  left join lateral (
+    select count(*) as dead,
+           count(*) filter (where d.died_at > greatest(t.last_success_at, u.success_at, '-infinity')) as consecutive_dead
+      from (select s.owner union all select o.id from slotkeeper.owner o where o.schedule = s.id and o.kind <> 0) o(id)
+      join slotkeeper.run_dead d on d.owner = o.id
+     where u.recount) b on true
  where s.retired_at is null;

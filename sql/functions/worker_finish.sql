@@ -108,8 +108,7 @@ begin
   if not v_charge and r.state = 1 then
     r.charged := greatest(r.charged - 1, 0);
   end if;
-  v_after := case p_kind when 'snoozed' then make_interval(secs => p_seconds)
-                         when 'interrupted' then interval '0' when 'unstarted' then interval '0'
+  v_after := case when p_kind in ('snoozed', 'interrupted', 'unstarted') then make_interval(secs => p_seconds)
                          else greatest(slotkeeper.back_off(r.charged + r.returns, v.backoff_initial, v.backoff_max),
                                        make_interval(secs => p_seconds)) end;
   run_at := clock_timestamp() + v_after;

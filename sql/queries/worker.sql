@@ -20,7 +20,7 @@ select slotkeeper.leave_v1(%(worker)s::bigint) as gone;
 -- Finishes the last batch's successes and claims the next batch, in one call.
 select * from slotkeeper.work_v1(
   %(worker)s::bigint, %(token)s::uuid, %(lanes)s::integer[], %(bound_at)s::timestamptz[], %(bound_id)s::bigint[],
-  %(seen)s::timestamptz, %(free)s::integer, %(prefetch)s::integer, %(addresses)s::tid[], %(tokens)s::uuid[],
+  %(seen)s::timestamptz, %(free)s::integer, %(prefetch)s::integer, %(addresses)b::tid[], %(tokens)s::uuid[],
   %(ended)s::integer, %(id_sum)s::bigint, %(drained)s::uuid[], %(resend)s::boolean);
 
 -- name: worker.finish

@@ -62,7 +62,13 @@ def test_a_failure_comes_back_after_a_jittered_back_off(connection: Connection) 
     assert (answer.answer, answer.became) == ("recorded", "ready")
     assert before <= answer.run_at <= before + timedelta(seconds=31)
     stored = records(connection, "select * from slotkeeper.run")[0]
-    assert (stored["state"], stored["charged"], stored["attempt"], stored["token"], stored["worker"]) == (0, 1, 1, None, None)
+    assert (stored["state"], stored["charged"], stored["attempt"], stored["token"], stored["worker"]) == (
+        0,
+        1,
+        1,
+        None,
+        None,
+    )
     error = records(connection, "select * from slotkeeper.run_error")[0]
     assert (error["kind"], error["message"], error["attempt"]) == ("ValueError", "no", 1)
 
@@ -305,7 +311,10 @@ def test_a_cancelled_run_ends_at_once_or_when_its_worker_says_so(connection: Con
     ready, running = enqueue(connection, run_at=datetime.now(UTC) + HOUR), enqueue(connection)
     worker = add_worker(connection)
     (run,) = worker.claim()
-    became = {row.id: row.became for row in rows(connection, "select * from slotkeeper.cancel_v1(%s)", [ready.id, running.id, 99])}
+    became = {
+        row.id: row.became
+        for row in rows(connection, "select * from slotkeeper.cancel_v1(%s)", [ready.id, running.id, 99])
+    }
     assert became == {ready.id: "cancelled", running.id: "running", 99: "gone"}
     assert rows(connection, "select cancelled from slotkeeper.beat_v1(%s)", worker.id)[0].cancelled == [running.id]
     assert worker.finish(run, "failed", reason="Cancelled").became == "cancelled"

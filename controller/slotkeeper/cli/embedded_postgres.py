@@ -135,7 +135,7 @@ class EmbeddedPostgres:
             user=self._user, group=pwd.getpwnam(self._user).pw_gid if self._user else None,
             extra_groups=[] if self._user else None,
             # SIGQUIT: at once; a throw-away server recovers from its log at the next start.
-            preexec_fn=dies_with_parent(signal.SIGQUIT),  # noqa: PLW1509
+            preexec_fn=dies_with_parent(signal.SIGQUIT),
             process_group=0,  # Ctrl-C on the terminal is for us, who then stop it in order
         )  # fmt: skip
 

@@ -1,7 +1,8 @@
-"""From an object, as the API server stores it, to a value that can be stored, or to a refusal that a person understands.
+"""From an object, as the API server stores it, to a value that can be stored, or to a refusal that a person
+understands.
 
-Pure: no Kubernetes, no database, no clock. Shape is judged by `spec`, grammar and zone by `timetable`; here their findings
-become the words of a condition.
+Pure: no Kubernetes, no database, no clock. Shape is judged by `spec`, grammar and zone by `timetable`; here their
+findings become the words of a condition.
 """
 
 from __future__ import annotations

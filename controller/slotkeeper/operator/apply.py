@@ -1,8 +1,9 @@
 """Makes the stored schedules equal to objects: the operator's from the API server, `slotkeeper dev`'s from files.
 
-One transaction for every edit, suspension and deletion: lock the row, read the clock, decide every slot up to it under the old
-spec, store the new one with the watermark at that instant. So nothing that happens here fires a slot at once, and no due
-slot vanishes. No Kubernetes: whether an object with a new UID is really there, the caller's ``confirm`` says.
+One transaction for every edit, suspension and deletion: lock the row, read the clock, decide every slot up to it
+under the old spec, store the new one with the watermark at that instant. So nothing that happens here fires a slot
+at once, and no due slot vanishes. No Kubernetes: whether an object with a new UID is really there, the caller's
+``confirm`` says.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Applied:
     """What came of one object, and what is in force for it now.
 
     ``generation`` is the object's; ``accepted_generation``, ``effective_time`` (from when its timing decides slots),
-    ``created_at``, ``spec`` (without a payload where the newest is refused) and ``timing`` are those of the spec in force, None
-    without one. ``triggered``: the key for which a manual run was made just now.
+    ``created_at``, ``spec`` (without a payload where the newest is refused) and ``timing`` are those of the spec in
+    force, None without one. ``triggered``: the key for which a manual run was made just now.
     """
 
     namespace: str
@@ -87,7 +88,9 @@ class Applied:
 
 
 class Applier:
-    """Applies objects of one cluster; for one thread. ``confirm(namespace, name, uid)``: the object with this UID is there now."""
+    """Applies objects of one cluster; for one thread. ``confirm(namespace, name, uid)``: the object with this UID
+    is there now.
+    """
 
     def __init__(self, session: Session, cluster: str, confirm: Confirm) -> None:
         self._session = session
@@ -138,7 +141,9 @@ class Applier:
             return schedules.retire(connection, row)
 
     def unwatch(self, namespace: str, name: str) -> bool:
-        """Its namespace is no longer watched: no new slots, nothing is cancelled. Raises DatabaseBusy like ``retire``."""
+        """Its namespace is no longer watched: no new slots, nothing is cancelled. Raises DatabaseBusy like
+        ``retire``.
+        """
         self._verdicts.pop((namespace, name), None)
         with self._session.transaction() as connection:
             row = schedules.lock(connection, self._cluster, [(namespace, name)]).get((namespace, name))
@@ -232,11 +237,7 @@ class Applier:
         since = max(row.watermark, moment)
         schedules.store(
             connection,
-            [
-                schedule_row(
-                    self._cluster, verdict, moment=moment, since=since, new_uid=new_uid, timing_changed=changed
-                )
-            ],
+            [schedule_row(self._cluster, verdict, moment=moment, since=since, new_uid=new_uid, timing_changed=changed)],
         )
         stored = _newly_stored(verdict, since, timing_since, row)
         if new_uid or schedule.trigger_key is None:
@@ -303,10 +304,10 @@ class Applier:
             return None
         return key if schedules.trigger(connection, row, key) else None
 
-    def _decide_due(
-        self, connection: Connection, row: StoredSchedule, version: StoredVersion | None = None
-    ) -> None:
-        """Every slot in (watermark, moment] under the stored spec. Raises DatabaseBusy when its runs are held by somebody."""
+    def _decide_due(self, connection: Connection, row: StoredSchedule, version: StoredVersion | None = None) -> None:
+        """Every slot in (watermark, moment] under the stored spec. Raises DatabaseBusy when its runs are held by
+        somebody.
+        """
         if not row.active:
             return
         timing = timing_of_version(version or self._version(connection, row))
@@ -331,9 +332,7 @@ def _key(verdict: Accepted | Refusal) -> Key:
 def _with_identity(verdict: Accepted | Refusal, identity: Identity) -> Accepted | Refusal:
     if isinstance(verdict, Refusal):
         return replace(verdict, identity=identity)
-    schedule = replace(
-        verdict.schedule, trigger_key=identity.trigger_key, resource_version=identity.resource_version
-    )
+    schedule = replace(verdict.schedule, trigger_key=identity.trigger_key, resource_version=identity.resource_version)
     return replace(verdict, schedule=schedule)
 
 
@@ -381,9 +380,7 @@ def _nothing_done(
     )
 
 
-def _newly_stored(
-    verdict: Accepted, since: datetime, effective_time: datetime, row: StoredSchedule | None
-) -> Applied:
+def _newly_stored(verdict: Accepted, since: datetime, effective_time: datetime, row: StoredSchedule | None) -> Applied:
     schedule = verdict.schedule
     held = row is not None and row.held
     return Applied(

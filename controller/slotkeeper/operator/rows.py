@@ -1,4 +1,6 @@
-"""From an accepted object to the columns that are stored of it. Pure; the numbers of enumerations are those of the tables."""
+"""From an accepted object to the columns that are stored of it. Pure; the numbers of enumerations are those of the
+tables.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import yaml
 from slotkeeper.spec.yaml_scalars import Scalar, plain_scalar
 
 # Enough for any file that a person writes; a few lines of aliases of aliases would exceed any memory.
-MAX_VALUES = 200_000
+MAX_VALUES = 100_000
 
 _PLAIN = "!plain"
 _YAML_TAG = "tag:yaml.org,2002:"

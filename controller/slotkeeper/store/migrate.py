@@ -47,9 +47,7 @@ class MigrationReport:
     grants: tuple[str, ...]
 
 
-def migrate(
-    dsn: str, grants: Sequence[str] = (), *, say: Callable[[str], None] = lambda _: None
-) -> MigrationReport:
+def migrate(dsn: str, grants: Sequence[str] = (), *, say: Callable[[str], None] = lambda _: None) -> MigrationReport:
     """Migrates the database of ``dsn`` (a direct one, not through a transaction pooler).
 
     ``grants`` are ``LOGIN=ROLE`` with a role of ``ROLES``. Raises InvalidField for a malformed grant, MigrationConflict when
@@ -71,9 +69,7 @@ def migrate(
         migrations = _apply_new(connection, sorted((folder / "migrations").glob("*.sql")), applied, say)
         functions = _apply_changed(connection, sorted((folder / "functions").glob("*.sql")), applied, say)
         _run(connection, [_text(folder / "grants.sql")])
-        connection.execute(
-            "select slotkeeper.ensure_partitions_v1((clock_timestamp() at time zone 'UTC')::date + 7)"
-        )
+        connection.execute("select slotkeeper.ensure_partitions_v1((clock_timestamp() at time zone 'UTC')::date + 7)")
         return MigrationReport(migrations, functions, tuple(grants))
 
 
@@ -143,16 +139,12 @@ def _run(
             return
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             if attempt == _LOCK_TRIES - 1:
-                raise DatabaseBusy(
-                    f"{name or 'roles and grants'}: a lock could not be had: {error}"
-                ) from error
+                raise DatabaseBusy(f"{name or 'roles and grants'}: a lock could not be had: {error}") from error
             time.sleep(0.5)
 
 
 def _grant(connection: psycopg.Connection[Any], login: str, role: str) -> None:
-    connection.execute(
-        sql.SQL("grant {} to {}").format(sql.Identifier(f"slotkeeper_{role}"), sql.Identifier(login))
-    )
+    connection.execute(sql.SQL("grant {} to {}").format(sql.Identifier(f"slotkeeper_{role}"), sql.Identifier(login)))
     for setting, value in _LOGIN_SETTINGS.items():
         connection.execute(
             sql.SQL("alter role {} set {} = {}").format(
@@ -164,9 +156,7 @@ def _grant(connection: psycopg.Connection[Any], login: str, role: str) -> None:
 def _parse_grant(grant: str) -> tuple[str, str]:
     login, equals, role = grant.rpartition("=")
     if not equals or not login or role not in ROLES:
-        raise InvalidField(
-            "--grant", f"{grant!r} is not LOGIN=ROLE", instead=f"ROLE is one of {', '.join(ROLES)}"
-        )
+        raise InvalidField("--grant", f"{grant!r} is not LOGIN=ROLE", instead=f"ROLE is one of {', '.join(ROLES)}")
     return login, role
 
 

@@ -16,9 +16,9 @@ from typing import LiteralString, NamedTuple, cast
 from slotkeeper.resources import resource_folder
 
 _BLOCK = re.compile(
-    r"^-- name: (?P<name>[a-z0-9_.]+)\n(?P<purpose>(?:-- .*\n)+)(?P<text>.*?)(?=^-- name:|\Z)", re.M | re.S
+    r"^-- name: (?P<name>[a-z0-9_.]+)\n(?P<purpose>(?:-- [^\n]*\n)+)(?P<text>.*?)(?=^-- name:|\Z)", re.M | re.S
 )
-_PARAMETER = re.compile(r"%\((\w+)\)s")
+_PARAMETER = re.compile(r"%\((\w+)\)[sb]")
 
 
 class Query(NamedTuple):
@@ -45,6 +45,8 @@ def queries() -> dict[str, Query]:
                 raise ValueError(f"{file.name}: the name {name} is taken")
             # The files are part of the program, so their text is as literal as a string in it.
             text = cast(LiteralString, block["text"].strip().rstrip(";"))
+            if not text:
+                raise ValueError(f"{file.name}: {name} has no statement")
             purpose = " ".join(line[3:] for line in block["purpose"].splitlines())
             found[name] = Query(name, purpose, text, frozenset(_PARAMETER.findall(text)))
     return found

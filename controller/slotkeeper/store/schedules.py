@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -65,8 +65,8 @@ class StoredSchedule:
 class ScheduleRow:
     """All that is stored of one accepted object. ``trigger_key``: to be recorded as seen, without a run.
 
-    ``overlap`` 0 Skip, 1 Queue, 2 Replace, 3 Allow; ``catch_up`` 0 RunOnce, 1 RunAll, 2 Skip; ``spec`` and ``payload`` are
-    JSON texts. Nothing at or before ``moment`` will fire.
+    ``overlap`` 0 Skip, 1 Queue, 2 Replace, 3 Allow; ``catch_up`` 0 RunOnce, 1 RunAll, 2 Skip; ``spec`` and
+    ``payload`` are JSON texts. Nothing at or before ``moment`` will fire.
     """
 
     cluster: str
@@ -102,18 +102,17 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Outcomes of one schedule so far. ``*_slot`` are slots, ``*_at`` times; ``missed``: not run since the last success."""
+    """Outcomes of one schedule so far. ``*_slot`` are slots, ``*_at`` times."""
 
     last_success_slot: datetime | None
     last_success_at: datetime | None
     last_slot: datetime | None
     dead_runs: int
     consecutive_dead: int
-    oldest_pending_age: timedelta | None
-    missed: int
     last_skip_slot: datetime | None
     last_skip_reason: str | None
     last_skip_at: datetime | None
+    last_failure_at: datetime | None
 
 
 def bind_cluster(session: Session, name: str, identity: str, *, adopt: bool) -> str:
@@ -132,18 +131,12 @@ def find(session: Session, cluster: str, keys: Sequence[Key]) -> dict[Key, Store
     return _by_key(session.call("schedules.find", cluster=cluster, **_key_parameters(keys)))
 
 
-def lock(
-    connection: psycopg.Connection[Any], cluster: str, keys: Sequence[Key]
-) -> dict[Key, StoredSchedule]:
+def lock(connection: psycopg.Connection[Any], cluster: str, keys: Sequence[Key]) -> dict[Key, StoredSchedule]:
     """The same, locked until the transaction ends; ``moment`` is a time after the lock."""
-    return _by_key(
-        execute(connection, "schedules.lock", {"cluster": cluster, **_key_parameters(keys)})
-    )
+    return _by_key(execute(connection, "schedules.lock", {"cluster": cluster, **_key_parameters(keys)}))
 
 
-def versions(
-    connection: psycopg.Connection[Any], keys: Iterable[OwnerVersion]
-) -> dict[OwnerVersion, StoredVersion]:
+def versions(connection: psycopg.Connection[Any], keys: Iterable[OwnerVersion]) -> dict[OwnerVersion, StoredVersion]:
     """What these versions say, by (owner, version)."""
     return versions_of(execute(connection, "ticker.versions", version_parameters(keys)))
 
@@ -154,15 +147,19 @@ def now(connection: psycopg.Connection[Any]) -> datetime:
     return moment
 
 
+def clock(session: Session) -> datetime:
+    """The same, outside of a transaction."""
+    moment: datetime = session.call("schedules.now")[0].moment
+    return moment
+
+
 def store(connection: psycopg.Connection[Any], rows: Sequence[ScheduleRow]) -> None:
     """Stores new schedules, or new specs of schedules that are locked and whose slots up to ``moment`` are decided."""
     if len(rows) == 1:
         execute(connection, "schedules.store", _columns(rows[0]))
     elif rows:
         # One round trip for all of them.
-        connection.cursor(binary=True).executemany(
-            queries()["schedules.store"].text, [_columns(row) for row in rows]
-        )
+        connection.cursor(binary=True).executemany(queries()["schedules.store"].text, [_columns(row) for row in rows])
 
 
 def suspend(
@@ -214,11 +211,10 @@ def health(session: Session, cluster: str) -> dict[Key, Health]:
             last_slot=row.last_slot,
             dead_runs=row.dead_runs,
             consecutive_dead=row.consecutive_dead,
-            oldest_pending_age=row.oldest_pending_age,
-            missed=int(row.missed),
             last_skip_slot=row.last_skip_slot,
             last_skip_reason=row.last_skip_reason,
             last_skip_at=row.last_skip_at,
+            last_failure_at=row.last_failure_at,
         )
         for row in session.call("schedules.health", cluster=cluster)
     }

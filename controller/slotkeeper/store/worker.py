@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -261,3 +261,18 @@ class HeartbeatStore:
     def close(self) -> None:
         """Closes the connection."""
         self._session.close()
+
+
+async def listen(dsn: str) -> AsyncIterator[None]:
+    """One item for every hint that there may be something to claim. Raises DatabaseUnavailable when the connection ends.
+
+    Behind a transaction pooler hints do not arrive; nothing depends on them but how soon an idle worker looks.
+    """
+    with wrapped_errors():
+        connection = await psycopg.AsyncConnection.connect(
+            conninfo(dsn, "wake-up"), autocommit=True, prepare_threshold=None
+        )
+        async with connection:
+            await connection.execute(queries()["worker.listen"].text)
+            async for _ in connection.notifies():
+                yield None

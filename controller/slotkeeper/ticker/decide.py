@@ -24,9 +24,7 @@ class DecisionMaker:
 
     def decide(self, due: Sequence[DueSchedule]) -> list[DecidedSchedule]:
         """Every slot of ``due`` whose due time has come; raises DatabaseUnavailable and the like."""
-        missing = [
-            key for schedule in due if (key := (schedule.owner, schedule.version)) not in self._timings
-        ]
+        missing = [key for schedule in due if (key := (schedule.owner, schedule.version)) not in self._timings]
         if missing:
             for key, stored in versions(self._session, missing).items():
                 self._timings[key] = timing_of_version(stored)

@@ -30,9 +30,7 @@ class Ticker:
     def tick(self) -> float:
         """One pass over all that is due; returns the seconds until the next one."""
         left: set[int] = set()
-        while batch := [
-            schedule for schedule in due(self._session, BATCH + len(left)) if schedule.id not in left
-        ]:
+        while batch := [schedule for schedule in due(self._session, BATCH + len(left)) if schedule.id not in left]:
             with self._session.transaction() as connection:
                 left |= materialise(connection, self._decisions.decide(batch))
             if len(batch) < BATCH:

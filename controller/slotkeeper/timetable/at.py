@@ -11,9 +11,7 @@ from slotkeeper.timetable.timetable import Timetable, whole_seconds
 
 
 class _AtTimetable(Timetable):
-    def __init__(
-        self, seconds: tuple[int, ...], zone: str, bounds: tuple[datetime | None, datetime | None]
-    ) -> None:
+    def __init__(self, seconds: tuple[int, ...], zone: str, bounds: tuple[datetime | None, datetime | None]) -> None:
         super().__init__(zone, *bounds)
         self._seconds = seconds
 

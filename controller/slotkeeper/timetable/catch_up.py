@@ -151,9 +151,7 @@ def _due_slots(
     return kept, _slots_skipped(timetable, after, kept[0] - _INSTANT, reason)
 
 
-def _slots_skipped(
-    timetable: Timetable, after: datetime, until: datetime, reason: SkipReason
-) -> SkippedSlots | None:
+def _slots_skipped(timetable: Timetable, after: datetime, until: datetime, reason: SkipReason) -> SkippedSlots | None:
     count = timetable.count(after, until)
     if not count:
         return None

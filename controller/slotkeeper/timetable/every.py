@@ -13,9 +13,7 @@ from slotkeeper.timetable.timetable import Timetable, whole_seconds
 
 
 class _EveryTimetable(Timetable):
-    def __init__(
-        self, period: int, anchor: int, zone: str, bounds: tuple[datetime | None, datetime | None]
-    ) -> None:
+    def __init__(self, period: int, anchor: int, zone: str, bounds: tuple[datetime | None, datetime | None]) -> None:
         super().__init__(zone, *bounds)
         self._period = period
         self._anchor = anchor

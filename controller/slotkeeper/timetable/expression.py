@@ -217,9 +217,7 @@ def _number(term: str, text: str, kind: _Field) -> int:
 
 def _step(term: str, text: str, kind: _Field) -> int:
     if not text.isdigit() or int(text) == 0:
-        raise Refused(
-            f"{kind.name} {term!r}: the step {text!r} is not a number from 1", "write */2 or larger, or *"
-        )
+        raise Refused(f"{kind.name} {term!r}: the step {text!r} is not a number from 1", "write */2 or larger, or *")
     step = int(text)
     if step > kind.size:
         raise step_too_large(kind.name, term, step, kind.size)

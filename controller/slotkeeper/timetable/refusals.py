@@ -121,9 +121,7 @@ def step_too_large(field_name: str, term: str, step: int, size: int) -> Refused:
     instead = f"write a step of at most {size}"
     if seconds <= _LONGEST_PERIOD:
         instead = f"for that period write spec.every.periodSeconds: {seconds}"
-    return Refused(
-        f"{field_name} {term!r}: the step {step} is larger than the field ({size} values)", instead
-    )
+    return Refused(f"{field_name} {term!r}: the step {step} is larger than the field ({size} values)", instead)
 
 
 def wrong_number_of_fields(text: str, accepts: Callable[[str], bool]) -> Refused:

@@ -62,9 +62,9 @@ class WallCalendar:
         It may return a minute up to a month beyond ``last``: limits are checked by the month.
         """
         day, minute = divmod(wall, MINUTES_PER_DAY)
-        month = _month_of(day)
-        slots = self._months.get(month.kind) or self._slots(month.kind)
-        index = day - month.first
+        first_day, length, kind = _month_of(day)
+        slots = self._months.get(kind) or self._slots(kind)
+        index = day - first_day
         minutes = slots.minutes[index]
         if minutes and minute <= minutes[-1]:
             return day * MINUTES_PER_DAY + minutes[bisect_left(minutes, minute)]
@@ -74,20 +74,19 @@ class WallCalendar:
             position = bisect_left(slots.days, index)
             if position < len(slots.days):
                 index = slots.days[position]
-                return (month.first + index) * MINUTES_PER_DAY + slots.minutes[index][0]
-            following = month.first + month.length
-            if following * MINUTES_PER_DAY > last:
+                return (first_day + index) * MINUTES_PER_DAY + slots.minutes[index][0]
+            if (first_day + length) * MINUTES_PER_DAY > last:
                 return None
-            month = _month_of(following)
-            slots = self._months.get(month.kind) or self._slots(month.kind)
+            first_day, length, kind = _month_of(first_day + length)
+            slots = self._months.get(kind) or self._slots(kind)
             index = 0
 
     def on_or_before(self, wall: int, first: int) -> int | None:
         """The mirror image of `on_or_after`: the last named minute at or before ``wall``."""
         day, minute = divmod(wall, MINUTES_PER_DAY)
-        month = _month_of(day)
-        slots = self._months.get(month.kind) or self._slots(month.kind)
-        index = day - month.first
+        first_day, _, kind = _month_of(day)
+        slots = self._months.get(kind) or self._slots(kind)
+        index = day - first_day
         minutes = slots.minutes[index]
         if minutes and minute >= minutes[0]:
             return day * MINUTES_PER_DAY + minutes[bisect_right(minutes, minute) - 1]
@@ -96,12 +95,12 @@ class WallCalendar:
             position = bisect_left(slots.days, index)
             if position > 0:
                 index = slots.days[position - 1]
-                return (month.first + index) * MINUTES_PER_DAY + slots.minutes[index][-1]
-            if month.first * MINUTES_PER_DAY <= first:
+                return (first_day + index) * MINUTES_PER_DAY + slots.minutes[index][-1]
+            if first_day * MINUTES_PER_DAY <= first:
                 return None
-            month = _month_of(month.first - 1)
-            slots = self._months.get(month.kind) or self._slots(month.kind)
-            index = month.length
+            first_day, length, kind = _month_of(first_day - 1)
+            slots = self._months.get(kind) or self._slots(kind)
+            index = length
 
     def count(self, begin: int, end: int) -> int:
         """How many named minutes lie in ``begin <= wall < end``; costs by the month, not by the minute."""

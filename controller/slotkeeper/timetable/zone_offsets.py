@@ -83,9 +83,7 @@ class ZoneOffsets:
                 inside = max(start, begin)
                 # The part of a stretch that was cut off at the chunk's edge has no jump at its start.
                 skipped = skipped_from if inside == start else inside + offset
-                stretches.append(
-                    Stretch(inside, stop, offset, fresh=max(fresh, inside + offset), skipped_from=skipped)
-                )
+                stretches.append(Stretch(inside, stop, offset, fresh=max(fresh, inside + offset), skipped_from=skipped))
             shown = max(shown, stop + offset)
             offset_before = offset
         chunk = ([stretch.start for stretch in stretches], stretches)

@@ -22,7 +22,7 @@ def _object(entry: dict[str, Any]) -> dict[str, Any]:
     return manifest.object
 
 
-def _ids(entries: list[dict[str, Any]]) -> Any:
+def _ids(entries: list[dict[str, Any]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("entry", entries, ids=lambda entry: entry["file"].removesuffix(".yaml"))
 
 

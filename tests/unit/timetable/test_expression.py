@@ -44,7 +44,15 @@ def test_the_sentence_about_vixie_cron_names_the_fields() -> None:
     assert told is not None
     assert "'*/2'" in told
     assert "'1'" in told
-    for alike in ("0 0 */2 * *", "0 0 */2 * ?", "0 0 13 * 5", "0 0 */1 * 1", "0 0 * * 1", "0 0 1-31/2 * 1"):
+    for alike in (
+        "0 0 */2 * *",
+        "0 0 */2 * ?",
+        "0 0 13 * 5",
+        "0 0 */1 * 1",
+        "0 0 * * 1",
+        "0 0 1-31/2 * 1",
+        "0 0 */2,1-31 * 0-6",
+    ):
         assert parse_expression(alike).differs_from_vixie_cron is None, alike
 
 

@@ -47,13 +47,14 @@ def test_random_expressions_in_random_zones(near_change: bool, part: int) -> Non
             assert timetable.window(before, until) == expected, told
             assert timetable.count(before, until) == len(expected), told
             assert timetable.newest(before, until, 5) == expected[-5:], told
-            asked = start + timedelta(minutes=random_.randint(0, 52 * 60))
-            later = [slot for slot in expected if slot > asked]
-            if later:
-                assert timetable.next(asked) == later[0], f"{told}, asked {asked}"
-            earlier = [slot for slot in expected if slot < asked]
-            if earlier:
-                assert timetable.previous(asked) == earlier[-1], f"{told}, asked {asked}"
+            for _ in range(4):
+                asked = start + timedelta(minutes=random_.randint(0, 52 * 60))
+                later = [slot for slot in expected if slot > asked]
+                if later:
+                    assert timetable.next(asked) == later[0], f"{told}, asked {asked}"
+                earlier = [slot for slot in expected if slot < asked]
+                if earlier:
+                    assert timetable.previous(asked) == earlier[-1], f"{told}, asked {asked}"
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,10 @@ def test_each_expression_of_a_list_is_classed_alone() -> None:
     timetable = cron_timetable(["30 2 * * *", "15 * * * *"], "Europe/Berlin")
     night = timetable.window(utc("2026-10-24T23:59Z"), utc("2026-10-25T02:00Z"))
     assert _times(night) == ["25 00:15", "25 00:30", "25 01:15"]
+    # In the second pass only one of them fires, after it the other comes first again.
+    both = cron_timetable(["5 3 * * *", "30 * * * *"], "Europe/Berlin")
+    assert both.next(utc("2026-10-25T01:45Z")) == utc("2026-10-25T02:05Z")
+    assert both.previous(utc("2026-10-25T02:05Z")) == utc("2026-10-25T01:30Z")
 
 
 def test_a_missing_calendar_day_has_no_slot() -> None:
@@ -109,6 +113,14 @@ def test_start_is_within_and_end_is_not() -> None:
         assert timetable.previous(start) is None
     late = cron_timetable(["0 * * * *"], start=start + timedelta(microseconds=1))
     assert late.next(far[0]) == hourly[1]
+
+
+def test_a_slot_made_up_for_keeps_to_the_bounds() -> None:
+    after_gap = utc("2026-03-29T01:00Z")
+    for start, slot in ((after_gap, after_gap), (after_gap + timedelta(minutes=1), None)):
+        timetable = cron_timetable(["30 2 * * *"], "Europe/Berlin", start=start)
+        assert timetable.previous(after_gap + timedelta(hours=1)) == slot
+    assert cron_timetable(["30 2 * * *"], "Europe/Berlin", end=after_gap).next(BERLIN_FORWARD[0]) is None
 
 
 def test_a_start_beyond_the_search_is_found_all_the_same() -> None:

@@ -1,0 +1,56 @@
+"""The command `slotkeeper` and what it does with errors."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from slotkeeper import __version__
+from slotkeeper.cli.migrate import migrate
+from slotkeeper.cli.runs import cancel, requeue
+from slotkeeper.cli.worker import worker
+from slotkeeper.errors import InvalidField, SlotkeeperError
+
+
+class _LazyGroup(click.Group):
+    """Commands whose imports are heavy are imported when they are called: kopf alone takes half a second."""
+
+    lazy = {"dev": "slotkeeper.cli.dev", "controller": "slotkeeper.cli.controller"}  # noqa: RUF012
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self.lazy])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.lazy:
+            module = __import__(self.lazy[cmd_name], fromlist=[cmd_name])
+            command: click.Command = getattr(module, cmd_name)
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="slotkeeper")
+def commands() -> None:
+    """Scheduled and background jobs for Kubernetes, with Postgres as the one source of truth.
+
+    Exit status: 0 done, 1 failed, 2 usage, 3 not found, 4 refused.
+    """
+
+
+commands.add_command(worker)
+commands.add_command(migrate)
+commands.add_command(requeue)
+commands.add_command(cancel)
+
+
+def main() -> None:
+    """The entry point: our errors are one line on stderr, without a traceback."""
+    try:
+        commands.main(prog_name="slotkeeper", standalone_mode=True)
+    except InvalidField as error:
+        click.echo(f"slotkeeper: {error}", err=True)
+        sys.exit(2)
+    except SlotkeeperError as error:
+        click.echo(f"slotkeeper: {error}", err=True)
+        sys.exit(1)

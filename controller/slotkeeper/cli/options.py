@@ -1,0 +1,27 @@
+"""Options that several commands share. Every flag is also ``SLOTKEEPER_<FLAG>``; a flag beats the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+def option(flag: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A click option whose variable is ``SLOTKEEPER_`` and the flag's name."""
+    return click.option(
+        flag, envvar=f"SLOTKEEPER_{flag.removeprefix('--').replace('-', '_').upper()}", show_envvar=True, **settings
+    )
+
+
+dsn = option("--dsn", required=True, help="Postgres, as a libpq URL or keyword string.")
+log_format = option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of stderr."
+)
+log_level = option("--log-level", default="info", show_default=True, help="debug, info, warning or error.")
+
+
+def comma_separated(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """``a,b`` as a tuple."""
+    return tuple(part.strip() for part in (value or "").split(",") if part.strip())

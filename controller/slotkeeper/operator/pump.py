@@ -1,0 +1,136 @@
+"""kopf as a watch pump: it tells which objects changed, and nothing else.
+
+One handler that neither waits nor fails; everything durable is the syncer's. No finalizers, annotations, timers or
+Events of kopf. What the watch misses (an object that vanished while it was broken), the full resync finds. In a
+thread and an event loop of its own, because kopf cancels the other tasks of its loop when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kopf
+import structlog
+
+from slotkeeper.operator.kubernetes_gateway import PLURAL, VERSION, KubernetesGateway
+from slotkeeper.spec import API_GROUP
+
+_log = structlog.stdlib.get_logger()
+
+#: Called with namespace, name, uid and body; the body is None when the object is gone.
+Mark = Callable[[str, str, str, Mapping[str, Any] | None], None]
+
+#: Seconds before a pump that ended is started again: doubled from the first to the last, with full jitter.
+_FIRST_BACK_OFF, _LAST_BACK_OFF = 1.0, 60.0
+#: Seconds between looks for a CRD that is not there yet.
+_CRD_SECONDS = 2.0
+
+
+class Pump:
+    """Watches one namespace, or with None all of them. A 403 ends a kopf operator, so each namespace has a pump of
+    its own.
+    """
+
+    def __init__(self, namespace: str | None, gateway: KubernetesGateway, mark: Mark) -> None:
+        self.namespace = namespace
+        self._gateway = gateway
+        self._mark = mark
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"pump {namespace or '*'}", daemon=True)
+        #: How often it ended by itself since the process began.
+        self.restarts = 0
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """It ends soon; for stopping several at once."""
+        self._stop.set()
+
+    def stop(self, *, seconds: float = 10) -> None:
+        """Ends it and waits for that, at most ``seconds``."""
+        self.request_stop()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._wait_for_crd()
+                asyncio.run(self._watch())
+                reason = "it ended by itself"
+            except Exception as error:  # noqa: BLE001 - whatever ends a watch, the process and its other loops live on
+                reason = f"{type(error).__name__}: {error}"
+            if self._stop.is_set():
+                return
+            self.restarts += 1
+            _log.warning("pump_ended", namespace=self.namespace, restarts=self.restarts, reason=reason)
+            bound = min(_LAST_BACK_OFF, _FIRST_BACK_OFF * 2.0 ** min(self.restarts, 10))
+            self._stop.wait(random.uniform(0, bound))  # noqa: S311
+
+    def _wait_for_crd(self) -> None:
+        # kopf looks once which resources exist; what comes later it would never watch.
+        told = False
+        while not self._stop.is_set() and not self._gateway.is_served(self.namespace):
+            if not told:
+                _log.warning("crd_missing", resource=f"{PLURAL}.{API_GROUP}", namespace=self.namespace)
+                told = True
+            self._stop.wait(_CRD_SECONDS)
+
+    async def _watch(self) -> None:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(self._login)
+        kopf.on.event(API_GROUP, VERSION, PLURAL, registry=registry)(self._changed)
+        await kopf.operator(
+            registry=registry,
+            settings=_settings(),
+            standalone=True,
+            clusterwide=self.namespace is None,
+            namespaces=() if self.namespace is None else (self.namespace,),
+            stop_flag=self._stop,
+        )
+
+    # kopf calls with everything by keyword; what is not used here lands in ``_``.
+    async def _changed(self, event: Mapping[str, Any], **_: Any) -> None:
+        body = event["object"]
+        metadata = body["metadata"]
+        key = (metadata["namespace"], metadata["name"], metadata["uid"])
+        self._mark(*key, None if event["type"] == "DELETED" else body)
+
+    def _login(self, **_: Any) -> kopf.ConnectionInfo:
+        credentials = self._gateway.credentials()
+        return kopf.ConnectionInfo(
+            server=credentials.server,
+            ca_path=credentials.ca_file,
+            insecure=credentials.insecure,
+            certificate_path=credentials.certificate_file,
+            private_key_path=credentials.private_key_file,
+            scheme=credentials.scheme,
+            token=credentials.token,
+        )
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10
+    settings.watching.reconnect_backoff = 1.0
+    settings.networking.connect_timeout = 10
+    settings.networking.request_timeout = 60
+    # About five minutes: beyond them an error ends the pump, which is then started anew with a full list.
+    settings.networking.error_backoffs = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 89]
+    settings.execution.max_workers = 1
+    return settings

@@ -1,0 +1,189 @@
+"""Level-triggered: applies what is dirty, and everything at start, on promotion and every few minutes.
+
+Only the leader's syncer writes. Before its first write it makes sure that this is the cluster which the database
+knows by this name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from slotkeeper.actor import Actor
+from slotkeeper.errors import DatabaseBusy
+from slotkeeper.operator.apply import Applied, Applier, Outcome
+from slotkeeper.operator.dirty import Change, DirtyKeys
+from slotkeeper.operator.errors import AnotherCluster, LeadershipLost
+from slotkeeper.operator.leadership import Leadership
+from slotkeeper.operator.resync import FullResync, ResyncReport
+from slotkeeper.operator.status import StatusWriter
+from slotkeeper.store.connection import Session
+from slotkeeper.store.schedules import Key, bind_cluster
+
+if TYPE_CHECKING:
+    from slotkeeper.operator.kubernetes_gateway import KubernetesGateway, Object
+
+_log = structlog.stdlib.get_logger()
+
+#: Seconds between looks at the dirty keys; a change wakes it at once.
+STEP_SECONDS = 0.2
+#: Seconds between looks at whether somebody else still leads.
+FOLLOWER_SECONDS = 1.0
+#: Changes applied before leadership is confirmed again.
+BATCH = 500
+#: Seconds until a full resync is tried again of which a list failed.
+RETRY_SECONDS = 15.0
+
+
+class Syncer:
+    """Keeps the stored schedules of one cluster equal to its objects, while this process leads."""
+
+    def __init__(
+        self,
+        dsn: str,
+        cluster: str,
+        gateway: KubernetesGateway,
+        leadership: Leadership,
+        statuses: StatusWriter,
+        *,
+        namespaces: Sequence[str] | None = None,
+        adopt: bool = False,
+        resync_seconds: float = 300,
+    ) -> None:
+        self._session = Session(dsn, "syncer")
+        self._cluster = cluster
+        self._gateway = gateway
+        self._leadership = leadership
+        self._statuses = statuses
+        self._adopt = adopt
+        self._resync_seconds = resync_seconds
+        self._bound_term = 0
+        self._resync_at = 0.0
+        self.actor = Actor("syncer", self.step, close=self._session.close)
+        self.dirty = DirtyKeys(self.actor.wake)
+        self._applier = Applier(self._session, cluster, self._is_there)
+        self._resync = FullResync(
+            self._session,
+            cluster,
+            gateway,
+            self._applier,
+            namespaces,
+            applied=self._applied,
+            gone=statuses.forget,
+            may_write=leadership.require,
+        )
+        #: The report of the last full resync that ran to its end; None before the first.
+        self.last_resync: ResyncReport | None = None
+
+    def mark(self, namespace: str, name: str, uid: str, body: Mapping[str, Any] | None) -> None:
+        """For the pump: the object changed, or is gone (None)."""
+        self.dirty.mark((namespace, name), uid, body)
+
+    def step(self) -> float:
+        """One round; returns the seconds to wait before the next."""
+        try:
+            if not self._leadership.confirm():
+                self._follow()
+                return FOLLOWER_SECONDS
+            if self._bound_term != self._leadership.term:
+                self._bind()
+            if time.monotonic() >= self._resync_at:
+                self.resync()
+            self._apply_dirty()
+        except LeadershipLost:
+            self._follow()
+            return FOLLOWER_SECONDS
+        return STEP_SECONDS
+
+    def resync(self) -> ResyncReport:
+        """A full resync now; the next one follows after the usual time, or sooner when a list failed."""
+        self._resync_at = time.monotonic() + RETRY_SECONDS
+        report = self._resync.run()
+        self.last_resync = report
+        if not report.failed:
+            self._resync_at = time.monotonic() + self._resync_seconds
+        _log.info(
+            "resync",
+            listed=report.listed,
+            retired=len(report.retired),
+            unwatched=len(report.unwatched),
+            failed=sorted(report.failed),
+            braked=sorted(report.braked),
+        )
+        return report
+
+    def _follow(self) -> None:
+        self.dirty.clear()
+        self._statuses.clear()
+
+    def _bind(self) -> None:
+        identity = self._gateway.cluster_identity()
+        bound = bind_cluster(self._session, self._cluster, identity, adopt=self._adopt)
+        if bound != identity:
+            raise AnotherCluster(
+                f"the cluster name {self._cluster!r} is bound to the cluster {bound}, and this one is {identity}: "
+                "give it a name of its own with --cluster-name, or take the schedules over with --adopt"
+            )
+        self._bound_term = self._leadership.term
+        self._resync_at = 0.0
+
+    def _apply_dirty(self) -> None:
+        while changes := self.dirty.take(BATCH):
+            try:
+                self._leadership.require()
+                self._apply(changes)
+            except BaseException:
+                # Nothing of a batch is lost: what was applied already is found to be equal the next time.
+                for key, change in changes.items():
+                    self.dirty.put_back(key, change)
+                raise
+
+    def _apply(self, changes: Mapping[Key, Change]) -> None:
+        for key, change in changes.items():
+            if change.body is None:
+                self._retire(key, change)
+        present = [(key, change, change.body) for key, change in changes.items() if change.body is not None]
+        results = self._applier.apply([body for _, _, body in present])
+        for result, (key, change, body) in zip(results, present, strict=True):
+            if result.outcome is Outcome.BUSY:
+                _log.info("apply_later", namespace=key[0], name=key[1], problem=result.problem)
+                self.dirty.put_back(key, change)
+            else:
+                self._tell(result, body)
+
+    def _retire(self, key: Key, change: Change) -> None:
+        try:
+            if self._applier.retire(*key, change.uid):
+                _log.info("retired", namespace=key[0], name=key[1], uid=change.uid)
+            self._statuses.forget(key, change.uid)
+        except DatabaseBusy as error:
+            _log.info("retire_later", namespace=key[0], name=key[1], problem=str(error))
+            self.dirty.put_back(key, change)
+
+    def _applied(self, result: Applied, obj: Object) -> None:
+        """For the resync: a result that has to be tried again becomes dirty."""
+        if result.outcome is Outcome.BUSY:
+            self.dirty.mark((result.namespace, result.name), result.uid, obj)
+        else:
+            self._tell(result, obj)
+
+    def _tell(self, result: Applied, obj: Object) -> None:
+        if result.outcome is Outcome.STALE:
+            return
+        news = self._statuses.update(result, obj)
+        if result.outcome is Outcome.STORED or (news and result.refusal is not None):
+            _log.info(
+                result.outcome.value,
+                namespace=result.namespace,
+                name=result.name,
+                generation=result.generation,
+                refusal=None if result.refusal is None else result.refusal.message,
+                triggered=result.triggered,
+            )
+
+    def _is_there(self, namespace: str, name: str, uid: str) -> bool:
+        found = self._gateway.get(namespace, name)
+        return found is not None and found["metadata"]["uid"] == uid

@@ -1,0 +1,144 @@
+"""What a run is to do: from a version of a schedule, or from an ad-hoc row. Says what to run; runs nothing."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+
+from slotkeeper.sdk import Run
+from slotkeeper.spec import CommandAction, JobScheduleSpec, TaskAction, parse_spec
+from slotkeeper.store.versions import OwnerVersion, StoredVersion
+from slotkeeper.store.worker import TRIGGERS, ClaimedRow, WorkerStore
+from slotkeeper.timing import Timing, timing
+
+_KEPT = 50_000
+
+
+class Action:
+    """What a version of a schedule says about running it: everything a worker needs beside the row."""
+
+    def __init__(self, stored: StoredVersion) -> None:
+        self._stored = stored
+        self.spec: JobScheduleSpec = parse_spec(stored.spec)
+        action = self.spec.action
+        self.kind = (
+            "task" if isinstance(action, TaskAction) else "command" if isinstance(action, CommandAction) else "other"
+        )
+        self.task = action.task if isinstance(action, TaskAction) else self.kind
+        self.arguments: Sequence[str] = action.arguments if isinstance(action, CommandAction) else ()
+        self.attempt_deadline = self.spec.attempt_deadline_seconds
+        self.active_deadline = self.spec.active_deadline_seconds
+        self.payload = stored.payload
+        self.namespace = stored.namespace
+        self.schedule = f"{stored.namespace}/{stored.name}"
+        self._key = ("" if stored.cluster == "default" else f"{stored.cluster}/") + self.schedule
+
+    @cached_property
+    def timing(self) -> Timing:
+        """Compiled when a handler first asks for its neighbours, or when a start is limited."""
+        return timing(self._stored.namespace, self._stored.name, self.spec)
+
+    @cached_property
+    def start_within(self) -> timedelta | None:
+        """After its due time a run must not start for the first time."""
+        if self.spec.starting_deadline_seconds is None and self.spec.catch_up.policy != "Skip":
+            return None
+        return self.timing.catch_up.start_within
+
+    def idempotency_key(self, slot: datetime) -> str:
+        """``namespace/name@slot``; ``#triggerkey`` for a manual run; ``@slot#n`` for a re-run."""
+        if self._stored.kind == 1:
+            return f"{self._key}#{self._stored.label}"
+        key = f"{self._key}@{rfc3339(slot)}"
+        return f"{key}#{self._stored.label}" if self._stored.kind == 2 else key  # noqa: PLR2004 - named in the migration
+
+    def late_seconds(self, row: ClaimedRow, moment: datetime) -> float:
+        """From the due time of the row to ``moment``."""
+        due = row.run_at if row.slot is None else row.slot
+        if self.spec.spread_seconds and row.slot is not None:
+            due += self.timing.offset
+        return max((moment - due).total_seconds(), 0.0)
+
+    # What a Run asks of its neighbours.
+    def local(self, slot: datetime) -> datetime:
+        """``slot`` in the schedule's zone."""
+        return self.timing.timetable.local(slot)
+
+    def previous(self, slot: datetime) -> datetime | None:
+        """The slot before."""
+        return self.timing.timetable.previous(slot)
+
+    def next(self, slot: datetime) -> datetime | None:
+        """The slot after."""
+        return self.timing.timetable.next(slot)
+
+
+class AdHocAction(Action):
+    """What an ad-hoc row says: its task and payload stand in the row itself, and no time limits it."""
+
+    def __init__(self) -> None:
+        self.kind = "task"
+        self.arguments = ()
+        self.attempt_deadline = self.active_deadline = None
+        self.namespace = ""
+        self.schedule = ""
+
+    @cached_property
+    def start_within(self) -> timedelta | None:
+        """An ad-hoc run may start at any time."""
+        return None
+
+
+_AD_HOC = AdHocAction()
+
+
+class Actions:
+    """The actions of the versions that this worker has seen; asks the database for those it has not."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[OwnerVersion, Action] = OrderedDict()
+
+    async def learn(self, rows: Iterable[ClaimedRow], store: WorkerStore) -> None:
+        """Makes sure that every row's action is known."""
+        missing = {(row.owner, row.version) for row in rows if row.owner is not None and row.version is not None}
+        missing -= self._known.keys()
+        if missing:
+            for key, stored in (await store.versions(missing)).items():
+                self._known[key] = Action(stored)
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+
+    def of(self, row: ClaimedRow) -> Action:
+        """The action of a row that was learned."""
+        if row.owner is None or row.version is None:
+            return _AD_HOC
+        return self._known[row.owner, row.version]
+
+
+def make_run(row: ClaimedRow, action: Action, token: str, moment: datetime) -> Run:
+    """What the handler of ``row`` is told; ``moment`` is the database's time of the claim."""
+    scheduled = row.slot is not None
+    return Run(
+        row.id,
+        row.task or action.task,
+        action.namespace,
+        action.schedule if scheduled else None,
+        action.idempotency_key(row.slot) if row.slot is not None else str(row.id),
+        row.slot,
+        row.attempt,
+        row.charged,
+        row.max_attempts,
+        TRIGGERS[row.trigger],
+        action.late_seconds(row, moment) if scheduled else max((moment - row.run_at).total_seconds(), 0.0),
+        token,
+        row.payload if row.payload is not None else action.payload,
+        action if scheduled else None,
+    )
+
+
+def rfc3339(instant: datetime) -> str:
+    """``2026-11-30T10:45:00Z``."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,120 @@
+"""Runs async handlers on an event loop in a thread of its own, so that one that blocks it stalls neither claims nor beats.
+
+A fixed set of long-lived runner tasks takes attempts from one queue: a handler that never suspends costs no task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from slotkeeper.database_clock import boot_seconds
+from slotkeeper.sdk import Task
+from slotkeeper.worker.attempt import DONE, UNSTARTED, Attempt
+from slotkeeper.worker.judge import judge_error
+
+#: A runner that finds one quick handler after another lets the others have a turn after so many.
+_TURN = 64
+
+
+class AsyncHandlers:
+    """``concurrency`` handlers at a time; ``report`` is called from this thread with every attempt that has ended."""
+
+    def __init__(self, concurrency: int, report: Callable[[Attempt], None]) -> None:
+        self._concurrency = concurrency
+        self._report = report
+        self._queue: deque[tuple[Attempt, Task]] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._runners: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="async-handlers", daemon=True)
+        self._thread.start()
+
+    def submit(self, attempts: Sequence[tuple[Attempt, Task]]) -> None:
+        """Queues attempts; from any thread."""
+        self._queue.extend(attempts)
+        self._loop.call_soon_threadsafe(self._wake, len(attempts))
+
+    def withdraw(self) -> list[Attempt]:
+        """Takes back what has not begun; from any thread."""
+        taken = []
+        while True:
+            try:
+                taken.append(self._queue.pop()[0])
+            except IndexError:
+                return taken
+
+    def stop_attempt(self, attempt: Attempt) -> None:
+        """Cancels a handler that runs; from any thread."""
+        self._loop.call_soon_threadsafe(self._cancel, attempt)
+
+    def close(self) -> None:
+        """Ends the loop; what still runs is abandoned."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(2)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        for runner in self._runners:
+            runner.cancel()
+        if self._runners:
+            self._loop.run_until_complete(asyncio.wait(self._runners, timeout=1))
+        self._loop.close()
+
+    def _wake(self, count: int) -> None:
+        for _ in range(count):
+            if self._idle:
+                idle = self._idle.popleft()
+                if not idle.done():
+                    idle.set_result(None)
+            elif len(self._runners) < self._concurrency:
+                self._runners.add(self._loop.create_task(self._runner()))
+            else:
+                return
+
+    def _cancel(self, attempt: Attempt) -> None:
+        runner: asyncio.Task[None] | None = attempt.handle
+        if runner is not None and attempt.outcome is None:
+            runner.cancel()
+
+    async def _runner(self) -> None:
+        runner = asyncio.current_task()
+        turn = 0
+        while True:
+            try:
+                attempt, task = self._queue.popleft()
+            except IndexError:
+                idle = self._loop.create_future()
+                self._idle.append(idle)
+                await idle
+                continue
+            now = boot_seconds()
+            if attempt.start_before and now > attempt.start_before:
+                attempt.outcome = UNSTARTED
+            else:
+                attempt.handle, attempt.began = runner, now
+                await self._handle(attempt, task)
+                attempt.handle = None
+            attempt.ended = boot_seconds()
+            self._report(attempt)
+            turn += 1
+            if turn % _TURN == 0:
+                await asyncio.sleep(0)
+
+    async def _handle(self, attempt: Attempt, task: Task) -> None:
+        try:
+            await task.handler(attempt.run)
+            attempt.outcome = DONE
+        except asyncio.CancelledError as error:
+            runner = asyncio.current_task()
+            if not attempt.stop_reason and runner is not None and runner.cancelling():
+                raise  # the loop is being closed
+            if runner is not None:
+                while runner.cancelling():
+                    runner.uncancel()
+            attempt.outcome = judge_error(attempt, error)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is an outcome
+            attempt.outcome = judge_error(attempt, error)

@@ -1,0 +1,264 @@
+"""One claim loop: records outcomes and claims the next runs, in one call wherever it can.
+
+Two of them share a worker's hand, so that one claims while the other's runs are being run. Decides when to look and how far
+a lane has been seen; executes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import structlog
+
+from slotkeeper.database_clock import DatabaseClock, boot_seconds
+from slotkeeper.errors import (
+    DatabaseBusy,
+    DatabaseUnavailable,
+    FinishRefused,
+    LeaseLost,
+    SlotkeeperError,
+)
+from slotkeeper.store.worker import Answer, Bound, ClaimedRow, Outlook, Successes, WorkerStore
+from slotkeeper.worker.attempt import Attempt
+from slotkeeper.worker.hand import Hand
+
+_log = structlog.stdlib.get_logger()
+
+#: Outcomes wait for company at most this long (seconds), and no more than so many travel together.
+FLUSH_SECONDS = 0.05
+FLUSH_ROWS = 500
+#: A bound is never nearer to the database's clock than this: a row committed late by less is still seen.
+_BOUND_DISTANCE = timedelta(seconds=2)
+_RETRY_SECONDS = 0.3
+
+
+class LaneBounds:
+    """How far each lane has been seen by this worker, and when it last looked."""
+
+    def __init__(self) -> None:
+        self.bounds: dict[int, Bound] = {}
+        self.outlook: Outlook | None = None
+
+    def advance(self, rows: Sequence[ClaimedRow], lanes: Sequence[int], outlook: Outlook, *, exhausted: bool) -> None:
+        """After a claim: up to the highest claimed key, or to just before now where nothing more was found."""
+        edge = outlook.moment - _BOUND_DISTANCE
+        if exhausted:
+            for lane in lanes:
+                self.bounds[lane] = Bound(edge, 0)
+        else:
+            for row in rows:
+                seen = self.bounds.get(row.lane)
+                if row.run_at < edge and (seen is None or (row.run_at, row.id) > (seen.run_at, seen.id)):
+                    self.bounds[row.lane] = Bound(row.run_at, row.id)
+        self.outlook = outlook
+
+    def forget(self) -> None:
+        """The next claim looks at everything."""
+        self.bounds.clear()
+
+
+class ClaimHost(Protocol):
+    """What a claim loop needs of the supervisor."""
+
+    @property
+    def worker_id(self) -> int: ...
+    def may_claim(self) -> bool: ...
+    def finished(self) -> bool: ...
+    def lease_lost(self) -> None: ...
+    def answered(self, attempt: Attempt, answer: Answer) -> None: ...
+    def recorded(self, attempts: Sequence[Attempt]) -> None: ...
+    async def accept(self, store: WorkerStore, token: uuid.UUID, rows: list[ClaimedRow], outlook: Outlook) -> None: ...
+
+
+class ClaimLoop:
+    """Runs until its host has finished; ``poll_seconds`` is its longest sleep."""
+
+    def __init__(
+        self,
+        host: ClaimHost,
+        store: WorkerStore,
+        hand: Hand,
+        clock: DatabaseClock,
+        lanes: LaneBounds,
+        poll_seconds: float,
+    ) -> None:
+        self._host, self._store, self._hand, self._clock, self._lanes = host, store, hand, clock, lanes
+        self._poll_seconds = poll_seconds
+        self._look_at = 0.0
+        self._known_lanes: list[int] = []
+        self._lanes_at = 0.0
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be something to do; from the loop's own thread."""
+        self._wake.set()
+
+    def look_now(self) -> None:
+        """There may be something to claim."""
+        self._look_at = 0.0
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until ``finished``."""
+        while not self._host.finished():
+            try:
+                busy = await self._step()
+            except LeaseLost:
+                self._host.lease_lost()
+                busy = False
+                await asyncio.sleep(_RETRY_SECONDS)
+            except (DatabaseUnavailable, DatabaseBusy) as error:
+                _log.debug("claim_failed", error=str(error))
+                busy = False
+                await asyncio.sleep(_RETRY_SECONDS)
+            except SlotkeeperError as error:
+                _log.error("claim_failed", error=str(error))
+                busy = False
+                await asyncio.sleep(self._poll_seconds)
+            if not busy:
+                await self._sleep()
+
+    async def _step(self) -> bool:
+        """One call if there is something to do; False when there is nothing."""
+        hand = self._hand
+        if hand.returns:
+            await self._finish_one_by_one(_take(hand.returns, FLUSH_ROWS))
+        free, prefetch = self._wanted()
+        claiming = free + prefetch > 0
+        if not claiming and not self._flush_due():
+            return False
+        await self._work(_take(hand.successes, FLUSH_ROWS), free, prefetch)
+        return True
+
+    def _wanted(self) -> tuple[int, int]:
+        if not self._host.may_claim() or boot_seconds() < self._look_at:
+            return 0, 0
+        return self._worthwhile()
+
+    def _worthwhile(self) -> tuple[int, int]:
+        """The room for more, unless it is only a prefetch that is still half full."""
+        free, prefetch = self._hand.room()
+        return (free, prefetch) if free > 0 or prefetch >= FLUSH_ROWS // 2 else (0, 0)
+
+    def _flush_due(self) -> bool:
+        hand = self._hand
+        waiting = len(hand.successes)
+        if not waiting:
+            return False
+        nothing_else = waiting + len(hand.returns) >= len(hand.attempts)
+        return waiting >= FLUSH_ROWS or nothing_else or boot_seconds() - hand.oldest_success >= FLUSH_SECONDS
+
+    async def _sleep(self) -> None:
+        now = boot_seconds()
+        until = (
+            max(self._look_at, now) if self._host.may_claim() and any(self._worthwhile()) else now + self._poll_seconds
+        )
+        if self._hand.successes:
+            until = min(until, self._hand.oldest_success + FLUSH_SECONDS)
+        until = min(until, now + self._poll_seconds)
+        if until > now:
+            try:
+                await asyncio.wait_for(self._wake.wait(), until - now)
+            except TimeoutError:
+                pass
+        self._wake.clear()
+
+    async def _work(self, successes: list[Attempt], free: int, prefetch: int) -> None:
+        """The fused call, and what to do when its answer is no or none."""
+        hand = self._hand
+        token = uuid.uuid4()
+        lanes = await self._lanes_to_claim() if free + prefetch else []
+        if not lanes:
+            free = prefetch = 0
+            self._look_at = boot_seconds() + self._poll_seconds
+        hand.settled(successes)  # optimistic: drained tokens travel in the same call
+        drained, hand.drained = hand.drained, []
+        hand.asked += free + prefetch
+        try:
+            rows, outlook = await self._store.work(
+                self._host.worker_id, token, lanes, self._lanes.bounds, self._lanes.outlook.moment if self._lanes.outlook else None,
+                free=free, prefetch=prefetch, drained=drained,
+                successes=Successes([attempt.row for attempt in successes], list({attempt.token for attempt in successes})),
+            )  # fmt: skip
+        except SlotkeeperError as error:
+            hand.drained += drained
+            hand.reopen(successes)  # recorded one by one, which answers per run
+            if isinstance(error, DatabaseUnavailable) and free + prefetch:
+                await self._resend(token, lanes, free, prefetch)
+            elif not isinstance(error, FinishRefused):
+                raise
+            return
+        finally:
+            hand.asked -= free + prefetch
+        if successes:
+            self._host.recorded(successes)
+        await self._accepted(token, rows, lanes, outlook, asked=free + prefetch)
+
+    async def _resend(self, token: uuid.UUID, lanes: list[int], free: int, prefetch: int) -> None:
+        """The answer to a claim was lost: ask for the same runs until the database answers, before a new token is used."""
+        while not self._host.finished():
+            try:
+                rows, outlook = await self._store.work(
+                    self._host.worker_id, token, lanes, {}, None, free=free, prefetch=prefetch, resend=True,
+                    successes=Successes([], []), drained=[],
+                )  # fmt: skip
+            except (DatabaseUnavailable, DatabaseBusy):
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            except LeaseLost:
+                # Whatever was claimed has been given to others, or will be.
+                self._host.lease_lost()
+                return
+            await self._accepted(token, rows, lanes, outlook, asked=0)
+            return
+
+    async def _accepted(
+        self, token: uuid.UUID, rows: list[ClaimedRow], lanes: list[int], outlook: Outlook, *, asked: int
+    ) -> None:
+        self._clock.tell(outlook.moment)
+        if rows:
+            await self._host.accept(self._store, token, rows, outlook)
+        if not asked:
+            return
+        exhausted = len(rows) < asked
+        self._lanes.advance(rows, lanes, outlook, exhausted=exhausted)
+        if exhausted:
+            seconds = self._clock.seconds_until(outlook.next_due)
+            self._look_at = boot_seconds() + min(self._poll_seconds, max(seconds, 0.0) if seconds is not None else 1e9)
+
+    async def _lanes_to_claim(self) -> list[int]:
+        now = boot_seconds()
+        if now - self._lanes_at >= self._poll_seconds or not self._known_lanes:
+            self._known_lanes = await self._store.lanes(self._host.worker_id)
+            self._lanes_at = now
+            # Once a poll, everything is looked at: what a bound has passed is found even when no keeper runs.
+            if not self._hand.attempts:
+                self._lanes.forget()
+        return self._known_lanes
+
+    async def _finish_one_by_one(self, attempts: list[Attempt]) -> None:
+        try:
+            answers = await self._store.finish(self._host.worker_id, [attempt.as_return() for attempt in attempts])
+        except SlotkeeperError:
+            self._hand.returns.extendleft(reversed(attempts))
+            raise
+        self._hand.settled(attempts)
+        by_id = {answer.id: answer for answer in answers}
+        for attempt in attempts:
+            answer = by_id[attempt.row.id]
+            self._host.answered(attempt, answer)
+            if answer.became == "ready":
+                seconds = self._clock.seconds_until(answer.run_at)
+                self._look_at = min(self._look_at, boot_seconds() + max(seconds or 0.0, 0.0))
+
+
+def _take(queue: deque[Attempt], limit: int) -> list[Attempt]:
+    taken: list[Attempt] = []
+    while queue and len(taken) < limit:
+        taken.append(queue.popleft())
+    return taken

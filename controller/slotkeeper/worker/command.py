@@ -1,0 +1,159 @@
+"""Runs commands: argv in the worker's image, never through a shell, each in a process group of its own.
+
+Exit status 0 is success; 75 (EX_TEMPFAIL) an infrastructure error; 65 (EX_DATAERR) and 78 (EX_CONFIG) are not repeated
+(sysexits.h); anything else is. To stop one: SIGTERM to its group, SIGKILL after ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import structlog
+
+from slotkeeper.child_process import dies_with_parent
+from slotkeeper.database_clock import boot_seconds
+from slotkeeper.worker.action import rfc3339
+from slotkeeper.worker.attempt import DONE, Attempt, Outcome
+from slotkeeper.worker.error_text import clean, clean_bytes
+
+_log = structlog.stdlib.get_logger()
+
+_KILL_AFTER = 10.0
+_STDERR_KEPT = 4 * 1024
+_LONGEST_LINE = 64 * 1024
+_INFRASTRUCTURE, _FATAL = {75}, {65, 78}
+
+
+class Commands:
+    """Runs commands on the supervisor's own loop, whose thread lives as long as the worker."""
+
+    def __init__(self, report: Callable[[Attempt], None], *, hidden: frozenset[str]) -> None:
+        self._report = report
+        self._hidden = hidden
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, attempt: Attempt) -> None:
+        """Starts the command of one attempt."""
+        task = asyncio.get_running_loop().create_task(self._run(attempt))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop_attempt(self, attempt: Attempt) -> None:
+        """SIGTERM to the group now, SIGKILL later if it is still there."""
+        process: asyncio.subprocess.Process | None = attempt.handle
+        if process is not None and process.returncode is None:
+            _signal_group(process.pid, signal.SIGTERM)
+            asyncio.get_running_loop().call_later(_KILL_AFTER, self._kill, attempt)
+
+    def _kill(self, attempt: Attempt) -> None:
+        if attempt.outcome is None and attempt.handle is not None:
+            _signal_group(attempt.handle.pid, signal.SIGKILL)
+
+    async def _run(self, attempt: Attempt) -> None:
+        attempt.began = boot_seconds()
+        try:
+            attempt.outcome = await self._execute(attempt)
+        except Exception as error:  # noqa: BLE001 - a command that cannot be run has failed, and that is recorded
+            attempt.outcome = Outcome("failed", type(error).__name__, clean(str(error)))
+        attempt.ended = boot_seconds()
+        self._report(attempt)
+
+    async def _execute(self, attempt: Attempt) -> Outcome:
+        arguments = attempt.action.arguments
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._environment(attempt),
+                process_group=0,
+                limit=_LONGEST_LINE,
+                preexec_fn=dies_with_parent(signal.SIGKILL),
+            )
+        except FileNotFoundError:
+            # Another image of the pool may have it: like a task without a handler.
+            return Outcome(
+                "infrastructure", "NoHandler", f"there is no program {arguments[0]!r} in this worker's image"
+            )
+        except PermissionError as error:
+            return Outcome("failed", "PermissionError", clean(str(error)))
+        attempt.handle = process
+        if attempt.stop_reason:
+            self.stop_attempt(attempt)
+        _, tail = await asyncio.gather(
+            _log_lines(attempt, "stdout", process.stdout), _log_lines(attempt, "stderr", process.stderr)
+        )
+        status = await process.wait()
+        # What the command left behind in its group ends with it.
+        _signal_group(process.pid, signal.SIGKILL)
+        if status == 0:
+            return DONE
+        if attempt.stop_reason:
+            return attempt.stopped_outcome()
+        message = clean_bytes(tail)
+        reason = f"ExitStatus{status}" if status > 0 else signal.Signals(-status).name
+        if status in _INFRASTRUCTURE:
+            return Outcome("infrastructure", reason, message)
+        return Outcome("fatal" if status in _FATAL else "failed", reason, message)
+
+    def _environment(self, attempt: Attempt) -> Mapping[str, str]:
+        """Ours without anything about the database, and with what a run is told."""
+        run = attempt.run
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PG", "SLOTKEEPER_")) and value not in self._hidden
+        }
+        told: dict[str, str | None] = {
+            "IDEMPOTENCY_KEY": run.idempotency_key,
+            "SLOT": _text(run.slot),
+            "SLOT_LOCAL": run.slot_local.isoformat() if run.slot_local else None,
+            "PREVIOUS_SLOT": _text(run.previous_slot),
+            "NEXT_SLOT": _text(run.next_slot),
+            "SCHEDULE": run.schedule,
+            "ATTEMPT": str(run.attempt),
+            "CHARGED": str(run.charged),
+            "MAX_ATTEMPTS": str(run.max_attempts),
+            "TRIGGER": run.trigger,
+            "LATE_SECONDS": f"{run.late_seconds:.3f}",
+            "TOKEN": run.token,
+            "PAYLOAD": run.payload_json,
+        }
+        return kept | {f"SLOTKEEPER_{name}": value for name, value in told.items() if value}
+
+
+def _text(instant: datetime | None) -> str | None:
+    return None if instant is None else rfc3339(instant)
+
+
+async def _log_lines(attempt: Attempt, stream: str, reader: asyncio.StreamReader | None) -> bytes:
+    """Logs a stream line by line; returns its last bytes."""
+    tail = b""
+    if reader is None:
+        return tail
+    while True:
+        try:
+            line = await reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as rest:
+            line = rest.partial
+        except asyncio.LimitOverrunError as full:
+            line = await reader.readexactly(full.consumed)
+        if not line:
+            return tail
+        tail = (tail + line)[-_STDERR_KEPT:]
+        run = attempt.run
+        _log.info(
+            "output", schedule=run.schedule, slot=run.slot and rfc3339(run.slot), attempt=run.attempt, stream=stream,
+            line=clean_bytes(line.rstrip(b"\n"), _LONGEST_LINE),
+        )  # fmt: skip
+
+
+def _signal_group(process_id: int, with_signal: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process_id, with_signal)

@@ -1,0 +1,105 @@
+"""Everything that a worker holds: attempts in its executors, outcomes not yet recorded, and how much more it may take.
+
+Touched by the supervisor's loop alone, but for ``report``, which executors call from their threads. Knows no database.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from slotkeeper.database_clock import boot_seconds
+from slotkeeper.worker.attempt import DONE, Attempt
+
+#: How many runs may wait in this process beyond its concurrency, per claim and in all (two claim loops).
+PREFETCH = 500
+#: All that is prefetched begins within this time (seconds), by the measured time of handlers.
+_BEGINS_WITHIN = 1.0
+#: Weight of the newest batch in the mean handler time.
+_WEIGHT = 0.2
+
+
+class Hand:
+    """``wake`` is called, from any thread, when there is an outcome to record."""
+
+    def __init__(self, concurrency: int, wake: Callable[[], None]) -> None:
+        self._concurrency = concurrency
+        self._wake = wake
+        self._reported: deque[Attempt] = deque()
+        self._outstanding: dict[uuid.UUID, int] = {}
+        # Mean seconds of a handler by kind of action; the slowest kind decides, so that none is prefetched behind another.
+        self._means: dict[str, float] = {}
+        self.attempts: set[Attempt] = set()
+        self.successes: deque[Attempt] = deque()
+        self.returns: deque[Attempt] = deque()
+        self.drained: list[uuid.UUID] = []
+        self.asked = 0
+        self.oldest_success = 0.0
+
+    def take(self, token: uuid.UUID, attempts: Sequence[Attempt]) -> None:
+        """Attempts that were claimed under ``token``."""
+        self.attempts.update(attempts)
+        self._outstanding[token] = len(attempts)
+
+    def report(self, attempt: Attempt) -> None:
+        """An attempt has its outcome; from any thread. Only the first word on an attempt counts."""
+        if attempt.reported:
+            return
+        attempt.reported = True
+        self._reported.append(attempt)
+        if len(self._reported) == 1:
+            self._wake()
+
+    def collect(self) -> None:
+        """Sorts what was reported into successes and returns."""
+        collected: list[Attempt] = []
+        while self._reported:
+            collected.append(self._reported.popleft())
+        if not collected:
+            return
+        if not self.successes:
+            self.oldest_success = boot_seconds()
+        spent: dict[str, list[float]] = {}
+        for attempt in collected:
+            (self.successes if attempt.outcome is DONE and not attempt.run.lost else self.returns).append(attempt)
+            if attempt.began:
+                spent.setdefault(attempt.action.kind, []).append(attempt.ended - attempt.began)
+        for kind, seconds in spent.items():
+            mean = sum(seconds) / len(seconds)
+            self._means[kind] = self._means.get(kind, mean) * (1 - _WEIGHT) + mean * _WEIGHT
+
+    def settled(self, attempts: Sequence[Attempt]) -> None:
+        """Their outcomes are recorded, or belong to somebody else: the hand lets go of them."""
+        self.attempts.difference_update(attempts)
+        for attempt in attempts:
+            left = self._outstanding[attempt.token] - 1
+            if left:
+                self._outstanding[attempt.token] = left
+            else:
+                del self._outstanding[attempt.token]
+                self.drained.append(attempt.token)
+
+    def reopen(self, attempts: Sequence[Attempt]) -> None:
+        """They were settled too early: their outcomes are to be recorded one by one."""
+        self.attempts.update(attempts)
+        for attempt in attempts:
+            self._outstanding[attempt.token] = self._outstanding.get(attempt.token, 0) + 1
+            if attempt.token in self.drained:
+                self.drained.remove(attempt.token)
+        self.returns.extend(attempts)
+
+    def room(self) -> tuple[int, int]:
+        """(free, prefetch): how many runs could begin now, and how many more may wait here."""
+        holding = len(self.attempts) - len(self.successes) - len(self.returns) + self.asked
+        free = max(self._concurrency - holding, 0)
+        slowest = max(self._means.values(), default=None)
+        if slowest is None:
+            return free, 0
+        ahead = min(2 * PREFETCH, int(self._concurrency * _BEGINS_WITHIN / max(slowest, 1e-6)))
+        return free, max(min(self._concurrency + ahead - holding - free, PREFETCH), 0)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held and nothing is left to record."""
+        return not self.attempts and not self._reported

@@ -1,0 +1,393 @@
+"""The supervisor of one worker process: starts everything, keeps the lease, stops what must stop, drains.
+
+Runs no user code. Its loop is the main thread's; handlers, heartbeat and threads are elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from slotkeeper.database_clock import DatabaseClock, boot_seconds
+from slotkeeper.errors import DatabaseError, SlotkeeperError
+from slotkeeper.sdk import Task, registered_tasks
+from slotkeeper.store.worker import Answer, ClaimedRow, Outlook, WorkerStore, listen
+from slotkeeper.worker.action import Actions, make_run
+from slotkeeper.worker.async_handlers import AsyncHandlers
+from slotkeeper.worker.attempt import (
+    ACTIVE_DEADLINE,
+    CANCELLED,
+    DEADLINE,
+    DRAIN,
+    LEASE_LOST,
+    UNSTARTED,
+    Attempt,
+    Outcome,
+)
+from slotkeeper.worker.attempt_log import log_attempt, log_refused
+from slotkeeper.worker.claim_loop import ClaimLoop, LaneBounds
+from slotkeeper.worker.command import Commands
+from slotkeeper.worker.hand import Hand
+from slotkeeper.worker.lease import Lease
+from slotkeeper.worker.settings import WorkerSettings
+from slotkeeper.worker.thread_handlers import ThreadHandlers
+
+_log = structlog.stdlib.get_logger()
+
+#: A handler that was asked to stop and still runs after this time (seconds) makes the worker drain itself and exit.
+STUCK_SECONDS = 30.0
+#: An attempt that outlives its worker for a moment must not meet its successor: no retry before this time (seconds).
+_EXIT_SECONDS = 5.0
+#: How exact deadlines are (seconds).
+_DEADLINE_TICK = 0.1
+_CLAIM_LOOPS = 2
+_STOP_SECONDS = 12.0
+
+
+class Supervisor:
+    """One worker process. ``run`` returns its exit status: 0 drained, 1 a handler did not stop."""
+
+    def __init__(
+        self, settings: WorkerSettings, version: str, *, tasks: Mapping[str, Task] | None = None,
+        stuck_seconds: float = STUCK_SECONDS,
+    ) -> None:  # fmt: skip
+        self._settings, self._version = settings, version
+        self._tasks = registered_tasks if tasks is None else tasks
+        self._stuck_seconds = stuck_seconds
+        self._loop: asyncio.AbstractEventLoop
+        self._hand = Hand(settings.concurrency, self._wake_from_thread)
+        self._clock = DatabaseClock()
+        self._lanes = LaneBounds()
+        self._actions = Actions()
+        self._stores = [WorkerStore(settings.dsn, "worker") for _ in range(_CLAIM_LOOPS)]
+        self._claim_loops: list[ClaimLoop] = []
+        self._worker_id = 0
+        self._lease: Lease | None = None
+        self._fenced = False
+        self._registering = False
+        self._registration: asyncio.Task[None] | None = None
+        self._draining = False
+        self._drain_until = 0.0
+        self._finished = False
+        self._exit_status = 0
+        self._reaped_before = False
+
+    # --- what the claim loops ask -----------------------------------------------------------------------------------
+
+    @property
+    def worker_id(self) -> int:
+        """The row of this process in the database."""
+        return self._worker_id
+
+    def may_claim(self) -> bool:
+        """Whether new runs may be taken."""
+        return not (self._draining or self._fenced or self._registering)
+
+    def finished(self) -> bool:
+        """Whether everything is recorded and given back."""
+        return self._finished
+
+    def lease_lost(self) -> None:
+        """The database says that the lease has ended: the heartbeat finds out whether the row is still there."""
+        if self._lease is not None:
+            self._lease.beat_now()
+
+    def answered(self, attempt: Attempt, answer: Answer) -> None:
+        """The database's word on one outcome."""
+        if answer.answer == "fenced":
+            attempt.run._lost = True  # noqa: SLF001 - the handler's own view of it
+            log_refused(self._settings.name, attempt)
+        log_attempt(self._settings.name, attempt, answer.became or answer.answer)
+
+    def recorded(self, attempts: Sequence[Attempt]) -> None:
+        """A batch of successes is in the database."""
+        if _log.isEnabledFor(logging.INFO):
+            for attempt in attempts:
+                log_attempt(self._settings.name, attempt, "done")
+
+    async def accept(self, store: WorkerStore, token: uuid.UUID, rows: list[ClaimedRow], outlook: Outlook) -> None:
+        """Puts claimed runs to work."""
+        try:
+            await self._actions.learn(rows, store)
+        except DatabaseError:
+            # They are claimed, so they are ours to give back; without its action no run can begin.
+            await asyncio.sleep(_DEADLINE_TICK)
+            return await self.accept(store, token, rows, outlook)
+        attempts = [self._attempt(token, row, outlook) for row in rows]
+        self._hand.take(token, attempts)
+        quick: list[tuple[Attempt, Task]] = []
+        for attempt in attempts:
+            self._dispatch(attempt, quick)
+        if quick:
+            self._async_handlers.submit(quick)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """From the first connection to the last outcome."""
+        self._loop = asyncio.get_running_loop()
+        self._async_handlers = AsyncHandlers(self._settings.concurrency, self._hand.report)
+        self._thread_handlers = ThreadHandlers(self._settings.concurrency, self._hand.report)
+        self._commands = Commands(self._hand.report, hidden=frozenset({self._settings.dsn}))
+        self._claim_loops = [
+            ClaimLoop(self, store, self._hand, self._clock, self._lanes, self._settings.poll_seconds)
+            for store in self._stores
+        ]
+        await self._register()
+        background = [asyncio.create_task(work) for work in (self._reap(), self._watch(), self._listen())]
+        try:
+            await asyncio.gather(*(loop.run() for loop in self._claim_loops))
+            await self._leave()
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            self._close()
+            for store in self._stores:
+                await store.close()
+        return self._exit_status
+
+    def drain(self) -> None:
+        """No new runs; those that have not begun are given back at once. Called again: do not wait for the rest."""
+        if not self._draining:
+            self._draining = True
+            self._drain_until = boot_seconds() + self._settings.drain_seconds
+            _log.info("draining", worker=self._settings.name, running=len(self._hand.attempts))
+            self._give_back_unstarted()
+            self._finished = self._worker_id == 0  # it has never reached the database: there is nothing to wait for
+        else:
+            self._drain_until = boot_seconds()
+        self._wake()
+
+    async def _register(self) -> None:
+        """Until the database answers."""
+        self._registering = True
+        settings = self._settings
+        failures = 0
+        while not self._finished:
+            sent = boot_seconds()
+            try:
+                self._worker_id = await self._stores[0].register(
+                    name=settings.name, namespace=settings.namespace, pool=settings.pool,
+                    namespaces=list(settings.namespaces), queues=list(settings.queues), concurrency=settings.concurrency,
+                    version=self._version, lease_seconds=settings.lease_seconds,
+                )  # fmt: skip
+                break
+            except SlotkeeperError as error:
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    _log.warning("database_away", worker=settings.name, failures=failures, error=str(error))
+                await asyncio.sleep(min(5.0, 0.2 * failures))
+        else:
+            return
+        if self._lease is not None:
+            self._lease.stop()
+        self._lease = Lease(
+            settings, self._worker_id, sent,
+            on_reaped=self._on_reaped,
+            on_cancel=self._on_cancel,
+        )  # fmt: skip
+        self._fenced = self._registering = False
+        self._lanes.forget()
+        self._look_now()
+
+    def _on_reaped(self) -> None:
+        self._loop.call_soon_threadsafe(self._reregister)
+
+    def _on_cancel(self, ids: Sequence[int]) -> None:
+        self._loop.call_soon_threadsafe(self._cancel_runs, ids)
+
+    def _reregister(self) -> None:
+        """The row is gone: nothing held is ours any more, and a new row makes us a new worker."""
+        _log.warning("lease_lost", worker=self._settings.name, runs=len(self._hand.attempts))
+        self._lose_everything()
+        if not self._registering:
+            self._registering = True
+            self._registration = self._loop.create_task(self._register())
+
+    async def _leave(self) -> None:
+        if self._lease is not None:
+            self._lease.stop()
+        with contextlib.suppress(SlotkeeperError):
+            await self._stores[0].leave(self._worker_id)
+
+    def _close(self) -> None:
+        self._async_handlers.close()
+        self._thread_handlers.close()
+
+    # --- executing --------------------------------------------------------------------------------------------------
+
+    def _attempt(self, token: uuid.UUID, row: ClaimedRow, outlook: Outlook) -> Attempt:
+        action = self._actions.of(row)
+        attempt = Attempt(row, token, action, make_run(row, action, str(token), outlook.moment))
+        now = boot_seconds()
+        if action.start_within is not None and row.slot is not None and row.attempt == 1:
+            late = (outlook.moment - row.slot - action.timing.offset).total_seconds()
+            attempt.start_before = now + max(action.start_within.total_seconds() - late, 0.001)
+        if action.active_deadline is not None:
+            spent = (outlook.moment - row.first_started_at).total_seconds()
+            attempt.deadline, attempt.deadline_reason = now + action.active_deadline - spent, ACTIVE_DEADLINE
+        return attempt
+
+    def _dispatch(self, attempt: Attempt, quick: list[tuple[Attempt, Task]]) -> None:
+        """To the executor that can run it; what nobody here can run goes back like an infrastructure error."""
+        kind = attempt.action.kind
+        if kind not in self._settings.allow:
+            self._refuse(attempt, "ActionNotAllowed", f"this worker does not allow {kind}")
+        elif kind == "command":
+            self._commands.submit(attempt)
+        else:
+            task = self._tasks.get(attempt.run.task)
+            if task is None:
+                self._refuse(attempt, "NoHandler", f"no handler is named {attempt.run.task!r} in this worker")
+            elif task.is_async:
+                quick.append((attempt, task))
+            else:
+                self._thread_handlers.submit(attempt, task)
+
+    def _refuse(self, attempt: Attempt, reason: str, message: str) -> None:
+        attempt.outcome = Outcome("infrastructure", reason, message)
+        self._hand.report(attempt)
+
+    def _stop(self, attempt: Attempt, reason: str) -> None:
+        """Asks a running handler to stop; its outcome follows from the reason unless it succeeds all the same."""
+        if attempt.outcome is not None or attempt.stop_reason:
+            return
+        attempt.stop_reason, attempt.stop_asked = reason, boot_seconds()
+        attempt.run._cancelled = True  # noqa: SLF001 - the handler's own view of it
+        if attempt.action.kind == "command":
+            self._commands.stop_attempt(attempt)
+        else:
+            self._async_handlers.stop_attempt(attempt)
+
+    def _give_back_unstarted(self) -> None:
+        for attempt in [*self._async_handlers.withdraw(), *self._thread_handlers.withdraw()]:
+            attempt.outcome = UNSTARTED
+            self._hand.report(attempt)
+
+    def _lose_everything(self) -> None:
+        self._give_back_unstarted()
+        for attempt in list(self._hand.attempts):
+            attempt.run._lost = True  # noqa: SLF001
+            self._stop(attempt, LEASE_LOST)
+
+    def _cancel_runs(self, ids: Sequence[int]) -> None:
+        wanted = set(ids)
+        for attempt in list(self._hand.attempts):
+            if attempt.row.id in wanted:
+                self._stop(attempt, CANCELLED)
+
+    # --- beside the claim loops -------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Fence, deadlines, stuck handlers, the end of the drain."""
+        while True:
+            await asyncio.sleep(min(_DEADLINE_TICK, self._lease.check_seconds if self._lease else 1))
+            self._check_fence()
+            now = boot_seconds()
+            for attempt in list(self._hand.attempts):
+                self._check_attempt(attempt, now)
+            if self._draining:
+                self._check_drain(now)
+
+    def _check_fence(self) -> None:
+        fenced = self._lease is not None and self._lease.fenced()
+        if fenced and not self._fenced:
+            _log.warning("fenced", worker=self._settings.name, runs=len(self._hand.attempts))
+            self._fenced = True
+            self._lose_everything()
+        elif self._fenced and not fenced and not self._registering:
+            _log.info("lease_renewed", worker=self._settings.name)
+            self._fenced = False
+            self._look_now()
+
+    def _check_attempt(self, attempt: Attempt, now: float) -> None:
+        if attempt.outcome is not None or not attempt.began:
+            return
+        limit = attempt.action.attempt_deadline
+        if attempt.deadline and now >= attempt.deadline:
+            self._stop(attempt, attempt.deadline_reason)
+        elif limit is not None and now >= attempt.began + limit:
+            self._stop(attempt, DEADLINE)
+        if attempt.stop_asked and now - attempt.stop_asked > self._stuck_seconds and not self._exit_status:
+            _log.error(
+                "handler_does_not_stop", worker=self._settings.name, run=attempt.row.id, schedule=attempt.run.schedule,
+                task=attempt.run.task, seconds=round(now - attempt.stop_asked, 1),
+            )  # fmt: skip
+            self._exit_status = 1
+            self.drain()
+
+    def _check_drain(self, now: float) -> None:
+        running = [attempt for attempt in self._hand.attempts if attempt.outcome is None]
+        if not running:
+            self._finished = self._hand.idle or self._fenced or now > self._drain_until + _STOP_SECONDS
+        elif now >= self._drain_until:
+            for attempt in running:
+                self._stop(attempt, DRAIN)
+            if now >= self._drain_until + _STOP_SECONDS or self._all_stuck(running, now):
+                self._abandon(running)
+        if self._finished:
+            self._wake()
+
+    def _all_stuck(self, running: Sequence[Attempt], now: float) -> bool:
+        return all(attempt.stop_asked and now - attempt.stop_asked > self._stuck_seconds for attempt in running)
+
+    def _abandon(self, running: Sequence[Attempt]) -> None:
+        """Handlers that do not stop end with the process: their outcomes are recorded, and no retry begins before that."""
+        self._exit_status = 1
+        for attempt in running:
+            outcome = attempt.stopped_outcome()
+            attempt.outcome = Outcome(outcome.kind, outcome.reason, outcome.message, _EXIT_SECONDS)
+            self._hand.report(attempt)
+
+    async def _reap(self) -> None:
+        """Workers reap too, so that recovery needs no controller: at each poll, and at the earliest lease end they know."""
+        store = WorkerStore(self._settings.dsn, "worker reaper")
+        try:
+            while True:
+                with contextlib.suppress(SlotkeeperError):
+                    given_back, dead, _ = await store.reap(self._clock.expected(), starting=not self._reaped_before)
+                    self._reaped_before = True
+                    if given_back or dead:
+                        _log.warning("leases_lost", worker=self._settings.name, given_back=given_back, dead=dead)
+                        self._look_now()
+                lease_end = self._lanes.outlook.lease_end if self._lanes.outlook else None
+                seconds = self._clock.seconds_until(lease_end)
+                wait = self._settings.poll_seconds
+                if seconds is not None and seconds > -self._settings.poll_seconds:
+                    wait = min(wait, max(seconds, 0.0) + 0.02)
+                await asyncio.sleep(max(wait, 0.1))
+        finally:
+            await store.close()
+
+    async def _listen(self) -> None:
+        """Hints from the database wake an idle worker; without them it polls."""
+        while True:
+            with contextlib.suppress(SlotkeeperError):
+                async for _ in listen(self._settings.dsn):
+                    self._look_now()
+            await asyncio.sleep(self._settings.poll_seconds)
+
+    def _look_now(self) -> None:
+        if self._claim_loops:
+            self._claim_loops[0].look_now()  # one looks; the other follows when there is room for both
+
+    def _wake(self) -> None:
+        self._hand.collect()
+        for loop in self._claim_loops:
+            loop.wake()
+
+    def _wake_from_thread(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: the process is ending
+            self._loop.call_soon_threadsafe(self._wake)
+
+
+def exit_process(status: int) -> None:
+    """Ends the process without waiting for threads: a handler that does not stop would hold it for ever."""
+    os._exit(status)

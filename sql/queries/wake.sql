@@ -1,0 +1,3 @@
+-- name: worker.listen
+-- Hints that there may be something to claim; polling finds it without them.
+listen slotkeeper_wake;
