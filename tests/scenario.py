@@ -187,3 +187,50 @@ def enqueue(connection: psycopg.Connection[Any], task: str = "t", *, key: str | 
         task, more.get("payload", "{}"), key, more.get("queue", "default"), more.get("namespace", "default"),
         more.get("run_at"), more.get("priority", 0), more.get("max_attempts", 6),
     )[0]  # fmt: skip
+
+
+def sweep(connection: psycopg.Connection[Any]) -> Any:
+    """One sweep, orphans included, as if the last one had been long ago."""
+    connection.execute("update slotkeeper.fleet set swept_at = 'epoch', orphans_at = 'epoch', orphans_seconds = 0")
+    return rows(connection, "select * from slotkeeper.sweep_v1()")[0]
+
+
+def fold(connection: psycopg.Connection[Any], limit: int = 20_000) -> int:
+    """One fold that looks at everything; returns how many outcomes it took."""
+    return int(one(connection, "select folded from slotkeeper.fold_v1(null, %s)", limit))
+
+
+def health(connection: psycopg.Connection[Any]) -> dict[str, dict[str, Any]]:
+    """What the view says, by name of schedule, without the columns that move with the clock."""
+    moving = ("since_last_success", "oldest_pending_age")
+    return {
+        record["name"]: {name: value for name, value in record.items() if name not in moving}
+        for record in records(connection, "select * from slotkeeper.health")
+    }
+
+
+def due_now(connection: psycopg.Connection[Any]) -> None:
+    """Whatever waits for its back-off waits no longer."""
+    connection.execute("update slotkeeper.run set run_at = clock_timestamp() where state = 0")
+
+
+def cancel(connection: psycopg.Connection[Any], *ids: int) -> dict[int, str]:
+    """What became of each run."""
+    return {row.id: row.became for row in rows(connection, "select * from slotkeeper.cancel_v1(%s)", list(ids))}
+
+
+def requeue(connection: psycopg.Connection[Any], *ids: int) -> dict[int, str]:
+    """What became of each dead run."""
+    return {row.id: row.became for row in rows(connection, "select * from slotkeeper.requeue_v1(%s)", list(ids))}
+
+
+def edit(connection: psycopg.Connection[Any], schedule: Schedule, *, overlap: str) -> None:
+    """A new version of the schedule that differs in its overlap policy; no slot is decided."""
+    connection.execute(
+        "insert into slotkeeper.schedule_version"
+        " select (jsonb_populate_record(v, jsonb_build_object('version', v.version + 1, 'overlap', %s::int))).*"
+        " from slotkeeper.schedule_version v where v.schedule = %s and v.version = %s",
+        (OVERLAP[overlap], schedule.id, schedule.version),
+    )
+    connection.execute("update slotkeeper.schedule set version = version + 1 where id = %s", (schedule.id,))
+    schedule.version += 1

@@ -6,12 +6,15 @@ Only for noticing that the database's clock was set forward, and for waits; noth
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 
-def boot_seconds() -> float:
-    """Seconds that also pass while the machine is suspended, where the system tells them (CLOCK_BOOTTIME)."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+#: Seconds that also pass while the machine is suspended, where the system tells them: clock_gettime(2), CLOCK_BOOTTIME.
+boot_seconds: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
 
 
 class DatabaseClock:

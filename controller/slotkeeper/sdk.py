@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -45,9 +46,15 @@ class RunLost(SlotkeeperError):
     """Another attempt owns the run: this one's outcome would be refused, so its transaction must roll back."""
 
 
-class Neighbours(Protocol):
-    """What a run knows of its schedule's times; the worker provides it."""
+class RunFacts(Protocol):
+    """What a run knows beside its own row; the worker provides it, computed only when a handler asks."""
 
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def schedule(self) -> str | None: ...
+    def idempotency_key(self, run: Run) -> str: ...
+    def late_seconds(self, run: Run) -> float: ...
     def local(self, slot: datetime) -> datetime: ...
     def previous(self, slot: datetime) -> datetime | None: ...
     def next(self, slot: datetime) -> datetime | None: ...
@@ -57,27 +64,51 @@ class Neighbours(Protocol):
 class Run:
     """One attempt of one run, as its handler sees it. Instants are aware and in UTC.
 
-    ``attempt`` rises at every start, so handlers may order by it; ``charged`` of ``max_attempts`` is what counts towards
-    the limit. ``token`` identifies this attempt alone: it is for fencing, never for keys. ``late_seconds`` is how long after
-    its due time the run was claimed.
+    ``attempt`` rises at every start, so handlers may order by it; ``charged`` of ``max_attempts`` is what
+    counts towards the limit. ``slot`` is None for an ad-hoc run; ``run_at`` is when it was due, and
+    ``claimed_at`` when it was claimed, both by the database's clock. ``trigger`` is Schedule, CatchUp,
+    Backfill, Manual, Requeue or Enqueue.
     """
 
     id: int
     task: str
-    namespace: str
-    schedule: str | None
-    idempotency_key: str
     slot: datetime | None
     attempt: int
     charged: int
     max_attempts: int
     trigger: str
-    late_seconds: float
-    token: str
+    run_at: datetime
+    claimed_at: datetime
     payload_json: str
-    _neighbours: Neighbours | None = None
+    _token: uuid.UUID
+    _facts: RunFacts
     _lost: bool = False
     _cancelled: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """Of the schedule; empty for an ad-hoc run."""
+        return self._facts.namespace
+
+    @property
+    def schedule(self) -> str | None:
+        """``namespace/name``; None for an ad-hoc run."""
+        return self._facts.schedule
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt: ``namespace/name@slot``; the id of an ad-hoc run."""
+        return self._facts.idempotency_key(self)
+
+    @property
+    def late_seconds(self) -> float:
+        """From the due time to the claim."""
+        return self._facts.late_seconds(self)
+
+    @property
+    def token(self) -> str:
+        """Identifies this attempt alone: for fencing, never for keys, because it changes."""
+        return str(self._token)
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -88,17 +119,17 @@ class Run:
     @property
     def slot_local(self) -> datetime | None:
         """The slot in the schedule's time zone."""
-        return self._neighbours.local(self.slot) if self._neighbours is not None and self.slot is not None else None
+        return None if self.slot is None else self._facts.local(self.slot)
 
     @property
     def previous_slot(self) -> datetime | None:
         """The slot before this one: [previous_slot, slot) is the run's data interval."""
-        return self._neighbours.previous(self.slot) if self._neighbours is not None and self.slot is not None else None
+        return None if self.slot is None else self._facts.previous(self.slot)
 
     @property
     def next_slot(self) -> datetime | None:
         """The slot after this one."""
-        return self._neighbours.next(self.slot) if self._neighbours is not None and self.slot is not None else None
+        return None if self.slot is None else self._facts.next(self.slot)
 
     @property
     def lost(self) -> bool:

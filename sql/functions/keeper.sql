@@ -82,6 +82,7 @@ $$;
 create or replace function slotkeeper.sweep_v1(out stragglers integer, out promoted integer, out orphans integer)
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
   f slotkeeper.fleet;
@@ -118,10 +119,12 @@ begin
   end if;
 end $$;
 
--- sweep_orphans: running rows that no lease protects, whose worker or claim is gone; and claims that hold nothing.
+-- sweep_orphans: running rows that no lease protects, whose worker or claim is gone; and claims that hold nothing. It
+-- reads all of `run`, so the pins of the sweep do not suit it.
 create or replace function slotkeeper.sweep_orphans() returns integer
 language plpgsql
 set search_path = pg_catalog, slotkeeper, pg_temp
+set enable_hashjoin = on set enable_seqscan = on
 as $$
 declare
   r slotkeeper.run;
@@ -170,7 +173,11 @@ begin
     return 0;
   end if;
   perform pg_advisory_xact_lock(1936420971, -3);
-  perform from fleet f for no key update;  -- before the parents, as the sweep and retention do: else they could deadlock
+  begin
+    perform from fleet f for no key update;  -- before the parents, as the sweep and retention do: else they could deadlock
+  exception when lock_not_available then
+    return 0;
+  end;
   for v_parent, v_day, v_next in
     select 'run_done', d::date, d::date + 1
       from generate_series(date_trunc('day', clock_timestamp() at time zone 'UTC'), p_until, interval '1 day') d

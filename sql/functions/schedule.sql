@@ -28,6 +28,18 @@ select s.cluster, s.id, s.owner, s.namespace, s.name, s.uid, s.generation, s.ver
        clock_timestamp() as moment
   from slotkeeper.schedule s join slotkeeper.schedule_version v on v.schedule = s.id and v.version = s.version;
 
+-- schedule_ids: the ids of these keys, one probe of the unique index each, whatever the statistics say.
+create or replace function slotkeeper.schedule_ids(p_cluster text, p_namespaces text[], p_names text[]) returns bigint[]
+language sql stable
+set search_path = pg_catalog, slotkeeper, pg_temp
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
+as $$
+  select coalesce(array_agg(i.id order by i.id), '{}')
+    from unnest(p_namespaces, p_names) k(namespace, name)
+   cross join lateral (select s.id from schedule s where s.cluster = p_cluster and s.namespace = k.namespace and s.name = k.name
+                        limit 1) i;
+$$;
+
 -- schedules_v1: the schedules with these keys, tombstones included; without keys, every one of the cluster that is not
 -- retired. Locks nothing.
 create or replace function slotkeeper.schedules_v1(p_cluster text, p_namespaces text[], p_names text[])
@@ -41,8 +53,8 @@ begin
     return query select s.* from stored_schedule s where s.cluster = p_cluster and not s.retired order by s.id;
   else
     return query
-      select s.* from unnest(p_namespaces, p_names) k(namespace, name)
-        join stored_schedule s on s.cluster = p_cluster and s.namespace = k.namespace and s.name = k.name order by s.id;
+      select s.* from unnest(slotkeeper.schedule_ids(p_cluster, p_namespaces, p_names)) i(id)
+       cross join lateral (select v.* from stored_schedule v where v.id = i.id limit 1) s;
   end if;
 end $$;
 
@@ -53,13 +65,13 @@ language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
 as $$
+declare
+  v_ids bigint[] := slotkeeper.schedule_ids(p_cluster, p_namespaces, p_names);
 begin
-  perform from schedule s
-    where (s.cluster, s.namespace, s.name) in (select p_cluster, k.* from unnest(p_namespaces, p_names) k)
-    order by s.id for no key update;
+  perform from schedule s where s.id = any (v_ids) order by s.id for no key update;
   return query
-    select s.* from unnest(p_namespaces, p_names) k(namespace, name)
-      join stored_schedule s on s.cluster = p_cluster and s.namespace = k.namespace and s.name = k.name order by s.id;
+    select s.* from unnest(v_ids) i(id)
+     cross join lateral (select v.* from stored_schedule v where v.id = i.id limit 1) s;
 end $$;
 
 -- store_schedule_v1: a new schedule, or the new spec of one that this transaction holds locked and whose slots up to

@@ -56,7 +56,8 @@ begin
   select array_agg(c.id), array_agg(s.owner) into v_crowded, v_owners
     from unnest(v_locked) c(id) join schedule s on s.id = c.id
     join schedule_version v on v.schedule = s.id and v.version = s.version
-   where s.watermark < s.watermark_highest or exists (select from run r where r.owner = s.owner)
+   -- (Not `or exists`: that may become a hash of the whole table.)
+   where s.watermark < s.watermark_highest or (select true from run r where r.owner = s.owner limit 1)
      and not (v.overlap = 3 and (v.catch_up = 2 or (v.catch_up = 1 and v.max_runs >=
                 (select count(*) from unnest(p_run_ids) k(id) where k.id = c.id)
                 + (select count(*) from (select from run r where r.owner = s.owner limit v.max_runs) l))));
@@ -64,12 +65,15 @@ begin
     -- Their live rows, locked where they can be, counted against an unlocked count. Waiting instead would let a handler's
     -- open run.complete stall a whole tick. What is decided is decided in following statements, because the snapshot of
     -- this one is older than its locks.
+    -- Owner by owner: `owner = any (…)` with an order or with false statistics reads the whole table.
     with held as materialized (
-      select r.owner from run r where r.owner = any (v_owners) order by r.id for update skip locked),
-    live as materialized (select r.owner from run r where r.owner = any (v_owners))
-    select array_agg(o.owner) into v_busy
-      from unnest(v_owners) o(owner)
-     where (select count(*) from live l where l.owner = o.owner) <> (select count(*) from held h where h.owner = o.owner);
+      select r.owner from unnest(v_owners) o(owner)
+       cross join lateral (select l.owner from run l where l.owner = o.owner for update skip locked) r),
+    live as materialized (
+      select r.owner from unnest(v_owners) o(owner) cross join lateral (select l.owner from run l where l.owner = o.owner) r)
+    select array_agg(b.owner) into v_busy
+      from (select k.owner from (select owner, 1 as n from live union all select owner, -1 from held) k
+             group by k.owner having sum(k.n) <> 0) b;
   end if;
   v_alone := array(select l.id from unnest(v_locked) l(id) where l.id <> all (coalesce(v_crowded, '{}')));
   v_crowded := array(select l.id from unnest(v_crowded, v_owners) l(id, owner) where l.owner <> all (coalesce(v_busy, '{}')));
@@ -181,7 +185,7 @@ begin
     end if;
   end if;
   if v.overlap = 2 and v_started and exists (select from unnest(v_new) k where not k.exempt) then
-    for r in select l.* from run l where l.owner = s.owner and l.first_started_at is not null and l.trigger in (0, 1) order by l.id
+    for r in select l.* from run l where l.owner = s.owner and l.first_started_at is not null and l.trigger in (0, 1) order by l.slot
     loop
       perform slotkeeper.cancel_run(r, 'Replaced');
     end loop;
@@ -196,7 +200,8 @@ begin
   perform slotkeeper.promote(array[s.owner]);
 end $$;
 
--- drop_oldest: under RunAll only the newest max_runs slots wait; the oldest that have not started are on record as skipped.
+-- drop_oldest: under RunAll only the newest max_runs slots wait; the oldest that have not started are on record as skipped,
+-- one by one: a range from the first to the last could span a slot that has started.
 create or replace function slotkeeper.drop_oldest(p_schedule bigint, p_owner bigint, p_version integer, p_count integer)
 returns void language sql
 set search_path = pg_catalog, slotkeeper, pg_temp
@@ -204,10 +209,9 @@ as $$
   with gone as (
     delete from run where id in (select l.id from run l where l.owner = p_owner and l.first_started_at is null
                                   and l.trigger in (0, 1) order by l.slot limit p_count)
-    returning slot),
+    returning id, slot, version),
   delta as (
-    insert into state_delta (owner, outcome, slot, at, slots)
-    select p_owner, 3, max(slot), clock_timestamp(), count(*) from gone having count(*) > 0)
-  insert into slot_skip (schedule, first_slot, last_slot, slots, outcome, reason, version)
-  select p_schedule, min(slot), max(slot), count(*), 3, 'CatchUpLimit', p_version from gone having count(*) > 0;
+    insert into state_delta (owner, outcome, slot, at) select p_owner, 3, g.slot, clock_timestamp() from gone g)
+  insert into slot_skip (schedule, first_slot, last_slot, slots, outcome, reason, run, version)
+  select p_schedule, g.slot, g.slot, 1, 3, 'CatchUpLimit', g.id, g.version from gone g;
 $$;

@@ -39,7 +39,7 @@ def jobschedule(
 
 
 def edited(obj: Object, *, trigger: str | None = None, **spec: Any) -> Object:
-    """The next generation of ``obj`` with these fields of its spec changed; an annotation alone is no new generation."""
+    """The next generation of ``obj`` with these fields of its spec changed; an annotation alone makes none."""
     new = copy.deepcopy(obj)
     new["spec"].update(spec)
     if spec:
@@ -47,3 +47,11 @@ def edited(obj: Object, *, trigger: str | None = None, **spec: Any) -> Object:
     if trigger is not None:
         new["metadata"]["annotations"]["slotkeeper.dev/trigger"] = trigger
     return new
+
+
+def manifest(name: str, namespace: str, *, trigger: str | None = None, **spec: Any) -> Object:
+    """What a person applies: nothing that the API server fills in."""
+    obj = jobschedule(name, namespace=namespace, trigger=trigger, **spec)
+    annotations = {"annotations": obj["metadata"]["annotations"]} if trigger is not None else {}
+    obj["metadata"] = {"name": name, "namespace": namespace, **annotations}
+    return obj

@@ -11,10 +11,10 @@ from typing import Any
 
 import psycopg
 import pytest
-
 from jobschedule_objects import Object, edited, jobschedule
+
 from scenario import add_worker, connect, one, rows
-from slotkeeper.operator.apply import Applied, Applier, Outcome
+from slotkeeper.operator import Applied, Applier, Outcome
 from slotkeeper.store.connection import Session
 from slotkeeper.ticker import Ticker
 
@@ -47,7 +47,8 @@ class World:
         """Slots of so many minutes are due now; returns the watermark."""
         return one(
             self.connection,
-            "update slotkeeper.schedule set watermark = date_trunc('minute', clock_timestamp()) - make_interval(mins => %s),"
+            "update slotkeeper.schedule set"
+            " watermark = date_trunc('minute', clock_timestamp()) - make_interval(mins => %s),"
             " watermark_highest = date_trunc('minute', clock_timestamp()) - make_interval(mins => %s),"
             " next_due = case when next_due is null then null else clock_timestamp() - make_interval(mins => %s) end"
             " returning watermark",

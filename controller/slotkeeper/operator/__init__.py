@@ -5,7 +5,8 @@ Slots fall due without it: the ticker needs only the database.
 """
 
 from slotkeeper.operator.accept import Accepted, Refusal, accept
-from slotkeeper.operator.apply import Applied, Applier, Outcome
+from slotkeeper.operator.applied import Applied, Outcome
+from slotkeeper.operator.apply import Applier
 from slotkeeper.operator.operator import Operator
 
 __all__ = ["Accepted", "Applied", "Applier", "Operator", "Outcome", "Refusal", "accept"]

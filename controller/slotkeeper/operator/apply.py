@@ -9,9 +9,7 @@ at once, and no due slot vanishes. No Kubernetes: whether an object with a new U
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import structlog
@@ -25,14 +23,14 @@ from slotkeeper.errors import (
     SlotkeeperError,
 )
 from slotkeeper.operator.accept import Accepted, Refusal, accept, trigger_key_problem
+from slotkeeper.operator.applied import Applied, Outcome, in_force, newly_stored, nothing_done
 from slotkeeper.operator.rows import schedule_row
-from slotkeeper.spec import Identity, JobScheduleSpec, parse_identity, parse_spec, timing_of
+from slotkeeper.spec import Identity, parse_identity, parse_spec, timing_of
 from slotkeeper.store import schedules
 from slotkeeper.store.connection import Session
 from slotkeeper.store.schedules import Key, StoredSchedule
 from slotkeeper.store.ticker import DueSchedule, materialise
 from slotkeeper.store.versions import StoredVersion
-from slotkeeper.timing import Timing
 
 _log = structlog.stdlib.get_logger()
 
@@ -41,50 +39,6 @@ BATCH = 500
 
 Connection: TypeAlias = Any
 Confirm: TypeAlias = Callable[[str, str, str], bool]
-
-
-class Outcome(StrEnum):
-    """What came of one object."""
-
-    STORED = "stored"
-    UNCHANGED = "unchanged"
-    REFUSED = "refused"
-    #: Older than what is stored, or no longer there: nothing was done and there is nothing to tell.
-    STALE = "stale"
-    #: Nothing was done; try again. ``Applied.problem`` says why.
-    BUSY = "busy"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
-    """What came of one object, and what is in force for it now.
-
-    ``generation`` is the object's; ``accepted_generation``, ``effective_time`` (from when its timing decides slots),
-    ``created_at``, ``spec`` (without a payload where the newest is refused) and ``timing`` are those of the spec in
-    force, None without one. ``triggered``: the key for which a manual run was made just now.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    outcome: Outcome
-    refusal: Refusal | None = None
-    accepted_generation: int | None = None
-    effective_time: datetime | None = None
-    created_at: datetime | None = None
-    next_slot: datetime | None = None
-    suspended: bool = False
-    held: bool = False
-    spec: JobScheduleSpec | None = None
-    timing: Timing | None = None
-    triggered: str | None = None
-    problem: str | None = None
-
-    @property
-    def resolved_schedule(self) -> str | None:
-        """What decides the slots in one line."""
-        return None if self.timing is None else self.timing.timetable.resolved
 
 
 class Applier:
@@ -117,7 +71,7 @@ class Applier:
             if row is None and isinstance(verdict, Accepted):
                 new.append(place)
             elif row is not None and isinstance(verdict, Accepted) and _is_equal(row, verdict):
-                results[place] = _in_force(Outcome.UNCHANGED, row, verdict)
+                results[place] = in_force(Outcome.UNCHANGED, row, verdict)
             else:
                 results[place] = self._guarded(verdict, row)
         for start in range(0, len(new), BATCH):
@@ -185,7 +139,7 @@ class Applier:
                     for verdict in accepted
                 ],
             )
-        return [_newly_stored(verdict, moment, moment, None) for verdict in accepted]
+        return [newly_stored(verdict, moment, moment, None) for verdict in accepted]
 
     def _guarded(self, verdict: Accepted | Refusal, row: StoredSchedule | None) -> Applied:
         """One object in a transaction of its own; only what concerns all objects is raised."""
@@ -196,15 +150,15 @@ class Applier:
         except (DatabaseUnavailable, PermissionMissing, SchemaMissing):
             raise
         except SlotkeeperError as error:
-            return _nothing_done(_identity(verdict), Outcome.BUSY, problem=str(error))
+            return nothing_done(_identity(verdict), Outcome.BUSY, problem=str(error))
 
     def _edit(self, verdict: Accepted, seen: StoredSchedule | None) -> Applied:
         schedule = verdict.schedule
         if seen is not None and _is_older(schedule, seen):
-            return _nothing_done(schedule, Outcome.STALE)
+            return nothing_done(schedule, Outcome.STALE)
         doubtful = seen is not None and _needs_confirmation(schedule, seen)
         if doubtful and not self._confirm(schedule.namespace, schedule.name, schedule.uid):
-            return _nothing_done(schedule, Outcome.STALE)
+            return nothing_done(schedule, Outcome.STALE)
         with self._session.transaction() as connection:
             row = schedules.lock(connection, self._cluster, [_key(verdict)]).get(_key(verdict))
             if row is None:
@@ -213,9 +167,9 @@ class Applier:
                     connection,
                     [schedule_row(self._cluster, verdict, moment=moment, since=moment, new_uid=True)],
                 )
-                return _newly_stored(verdict, moment, moment, None)
+                return newly_stored(verdict, moment, moment, None)
             if _is_older(schedule, row):
-                return _nothing_done(schedule, Outcome.STALE)
+                return nothing_done(schedule, Outcome.STALE)
             if _needs_confirmation(schedule, row) and not doubtful:
                 raise DatabaseBusy("stored by somebody else meanwhile")
             return self._store_edit(connection, verdict, row)
@@ -239,7 +193,7 @@ class Applier:
             connection,
             [schedule_row(self._cluster, verdict, moment=moment, since=since, new_uid=new_uid, timing_changed=changed)],
         )
-        stored = _newly_stored(verdict, since, timing_since, row)
+        stored = newly_stored(verdict, since, timing_since, row)
         if new_uid or schedule.trigger_key is None:
             return stored
         return replace(stored, triggered=self._trigger(connection, row, schedule))
@@ -247,14 +201,14 @@ class Applier:
     def _refuse(self, refusal: Refusal, seen: StoredSchedule | None) -> Applied:
         """The last valid generation stays in force; only ``suspend`` and the trigger annotation are heard."""
         identity = refusal.identity
-        nothing = _nothing_done(identity, Outcome.REFUSED, refusal=refusal)
+        nothing = nothing_done(identity, Outcome.REFUSED, refusal=refusal)
         if seen is None or seen.retired:
             return nothing
         if _is_older(identity, seen):
-            return _nothing_done(identity, Outcome.STALE)
+            return nothing_done(identity, Outcome.STALE)
         if seen.uid != identity.uid:
             if not self._confirm(identity.namespace, identity.name, identity.uid):
-                return _nothing_done(identity, Outcome.STALE)
+                return nothing_done(identity, Outcome.STALE)
             self.retire(identity.namespace, identity.name, seen.uid)
             return nothing
         with self._session.transaction() as connection:
@@ -364,42 +318,3 @@ def _is_equal(row: StoredSchedule, verdict: Accepted) -> bool:
 
 def _same_timing(old: StoredVersion, verdict: Accepted) -> bool:
     return timing_of(parse_spec(old.spec)) == timing_of(verdict.schedule.spec)
-
-
-def _nothing_done(
-    identity: Identity, outcome: Outcome, *, refusal: Refusal | None = None, problem: str | None = None
-) -> Applied:
-    return Applied(
-        namespace=identity.namespace,
-        name=identity.name,
-        uid=identity.uid,
-        generation=identity.generation,
-        outcome=outcome,
-        refusal=refusal,
-        problem=problem,
-    )
-
-
-def _newly_stored(verdict: Accepted, since: datetime, effective_time: datetime, row: StoredSchedule | None) -> Applied:
-    schedule = verdict.schedule
-    held = row is not None and row.held
-    return Applied(
-        namespace=schedule.namespace,
-        name=schedule.name,
-        uid=schedule.uid,
-        generation=schedule.generation,
-        outcome=Outcome.STORED,
-        accepted_generation=schedule.generation,
-        effective_time=effective_time,
-        created_at=since if row is None else row.created_at,
-        next_slot=None if held else verdict.next_slot(since),
-        suspended=schedule.suspend,
-        held=held,
-        spec=schedule.spec,
-        timing=verdict.timing,
-    )
-
-
-def _in_force(outcome: Outcome, row: StoredSchedule, verdict: Accepted) -> Applied:
-    stored = _newly_stored(verdict, row.watermark, row.timing_since, row)
-    return replace(stored, outcome=outcome, next_slot=None if row.held else row.next_slot)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from slotkeeper.operator.apply import Applied
+from slotkeeper.operator.applied import Applied
 from slotkeeper.operator.success_due import success_due
 from slotkeeper.store.schedules import Health, StoredSchedule
 from slotkeeper.timetable import TZDATA_VERSION

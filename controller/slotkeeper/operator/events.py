@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import structlog
 
-from slotkeeper.operator.apply import Applied
+from slotkeeper.operator.applied import Applied
 from slotkeeper.operator.conditions import rfc3339
 from slotkeeper.operator.errors import KubernetesError
 from slotkeeper.operator.rate import TokenBucket

@@ -66,9 +66,13 @@ class KubernetesGateway:
         self._core: Any = client.CoreV1Api(self._client)
         self._stopped = threading.Event()
 
-    def close(self) -> None:
-        """Ends waits between tries and closes the connections."""
+    def request_stop(self) -> None:
+        """From now on nothing is tried twice: whoever waits for an answer ends soon."""
         self._stopped.set()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.request_stop()
         self._client.close()
 
     def credentials(self) -> Credentials:

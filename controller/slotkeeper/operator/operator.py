@@ -51,21 +51,30 @@ class Operator:
             adopt=adopt,
             resync_seconds=resync_seconds,
         )
-        self.pumps = [Pump(scope, self.gateway, self.syncer.mark) for scope in scopes_of(namespaces)]
+        self.pumps = [
+            Pump(scope, self.gateway, self.syncer.mark, self.syncer.watch_began) for scope in scopes_of(namespaces)
+        ]
+        self._started = False
 
     def start(self) -> None:
         """Starts every thread and returns at once; what is not there yet (database, API server, CRD) is waited for."""
+        self._started = True
         self.syncer.actor.start()
         self.statuses.actor.start()
         for pump in self.pumps:
             pump.start()
 
     def stop(self, *, seconds: float = 10) -> None:
-        """Ends every thread, gives leadership up at once, and waits for each at most ``seconds``."""
+        """Ends every thread, gives leadership up at once, and waits for each thread at most ``seconds``."""
         for pump in self.pumps:
             pump.request_stop()
-        self.syncer.actor.stop(seconds=seconds)
-        self.statuses.actor.stop(seconds=seconds)
+        self.gateway.request_stop()
+        if self._started:
+            self.syncer.actor.stop(seconds=seconds)
+            self.statuses.actor.stop(seconds=seconds)
+        else:
+            self.syncer.close()
+            self.statuses.close()
         self.leadership.close()
         for pump in self.pumps:
             pump.stop(seconds=seconds)

@@ -28,17 +28,26 @@ Mark = Callable[[str, str, str, Mapping[str, Any] | None], None]
 _FIRST_BACK_OFF, _LAST_BACK_OFF = 1.0, 60.0
 #: Seconds between looks for a CRD that is not there yet.
 _CRD_SECONDS = 2.0
+_CLOSE_SECONDS = 0.1
 
 
 class Pump:
-    """Watches one namespace, or with None all of them. A 403 ends a kopf operator, so each namespace has a pump of
-    its own.
+    """Watches one namespace, or with None all of them. A 403 ends a kopf operator, so each has a pump of its own.
+
+    ``listed`` is called when the watch begins anew with a list: what vanished before that, nobody tells.
     """
 
-    def __init__(self, namespace: str | None, gateway: KubernetesGateway, mark: Mark) -> None:
+    def __init__(
+        self,
+        namespace: str | None,
+        gateway: KubernetesGateway,
+        mark: Mark,
+        listed: Callable[[], None] = lambda: None,
+    ) -> None:
         self.namespace = namespace
         self._gateway = gateway
         self._mark = mark
+        self._listed = listed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pump {namespace or '*'}", daemon=True)
         #: How often it ended by itself since the process began.
@@ -99,12 +108,16 @@ class Pump:
             namespaces=() if self.namespace is None else (self.namespace,),
             stop_flag=self._stop,
         )
+        # kopf closes its connections without waiting; TLS needs some turns of the loop to say good-bye.
+        await asyncio.sleep(_CLOSE_SECONDS)
 
     # kopf calls with everything by keyword; what is not used here lands in ``_``.
     async def _changed(self, event: Mapping[str, Any], **_: Any) -> None:
         body = event["object"]
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"], metadata["uid"])
+        if event["type"] is None:
+            self._listed()
         self._mark(*key, None if event["type"] == "DELETED" else body)
 
     def _login(self, **_: Any) -> kopf.ConnectionInfo:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from slotkeeper.errors import DatabaseBusy
-from slotkeeper.operator.apply import Applied, Applier
+from slotkeeper.operator.applied import Applied
+from slotkeeper.operator.apply import Applier
 from slotkeeper.operator.errors import KubernetesError
 from slotkeeper.store import schedules
 from slotkeeper.store.connection import Session

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from slotkeeper.actor import Actor
-from slotkeeper.operator.apply import Applied
+from slotkeeper.operator.applied import Applied
 from slotkeeper.operator.conditions import (
     MEANING,
     NEXT,
@@ -107,7 +107,7 @@ class StatusWriter:
         self._others = TokenBucket(RATE, BURST, clock)
         self._events = EventRecorder(gateway, clock)
         self._pool = ThreadPoolExecutor(_WRITERS, thread_name_prefix="status")
-        self.actor = Actor("status", self.step, close=self._close)
+        self.actor = Actor("status", self.step, close=self.close)
         #: Patches sent since the process began.
         self.writes = 0
 
@@ -169,7 +169,8 @@ class StatusWriter:
             return _IDLE_SECONDS
         return 0.1 if left else max(0.0, min(_IDLE_SECONDS, self._read_at - self._clock()))
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Closes the connection; by the actor at its end, or by whoever never started it."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._session.close()
 

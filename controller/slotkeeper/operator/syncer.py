@@ -14,7 +14,8 @@ import structlog
 
 from slotkeeper.actor import Actor
 from slotkeeper.errors import DatabaseBusy
-from slotkeeper.operator.apply import Applied, Applier, Outcome
+from slotkeeper.operator.applied import Applied, Outcome
+from slotkeeper.operator.apply import Applier
 from slotkeeper.operator.dirty import Change, DirtyKeys
 from slotkeeper.operator.errors import AnotherCluster, LeadershipLost
 from slotkeeper.operator.leadership import Leadership
@@ -36,6 +37,8 @@ FOLLOWER_SECONDS = 1.0
 BATCH = 500
 #: Seconds until a full resync is tried again of which a list failed.
 RETRY_SECONDS = 15.0
+#: Seconds between a full resync and one that follows it because a watch began anew.
+REWATCH_SECONDS = 10.0
 
 
 class Syncer:
@@ -62,7 +65,8 @@ class Syncer:
         self._resync_seconds = resync_seconds
         self._bound_term = 0
         self._resync_at = 0.0
-        self.actor = Actor("syncer", self.step, close=self._session.close)
+        self._resynced_at = float("-inf")
+        self.actor = Actor("syncer", self.step, close=self.close)
         self.dirty = DirtyKeys(self.actor.wake)
         self._applier = Applier(self._session, cluster, self._is_there)
         self._resync = FullResync(
@@ -82,6 +86,10 @@ class Syncer:
         """For the pump: the object changed, or is gone (None)."""
         self.dirty.mark((namespace, name), uid, body)
 
+    def watch_began(self) -> None:
+        """For the pump: a watch began with a list, so deletions before it were missed; a resync finds them soon."""
+        self._resync_at = min(self._resync_at, self._resynced_at + REWATCH_SECONDS)
+
     def step(self) -> float:
         """One round; returns the seconds to wait before the next."""
         try:
@@ -98,13 +106,18 @@ class Syncer:
             return FOLLOWER_SECONDS
         return STEP_SECONDS
 
+    def close(self) -> None:
+        """Closes the connection; by the actor at its end, or by whoever never started it."""
+        self._session.close()
+
     def resync(self) -> ResyncReport:
         """A full resync now; the next one follows after the usual time, or sooner when a list failed."""
-        self._resync_at = time.monotonic() + RETRY_SECONDS
+        self._resynced_at = time.monotonic()
+        self._resync_at = self._resynced_at + RETRY_SECONDS
         report = self._resync.run()
         self.last_resync = report
         if not report.failed:
-            self._resync_at = time.monotonic() + self._resync_seconds
+            self._resync_at = self._resynced_at + self._resync_seconds
         _log.info(
             "resync",
             listed=report.listed,

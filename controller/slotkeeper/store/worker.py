@@ -69,8 +69,7 @@ class Outlook:
     lease_end: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """How far a lane has been seen: rows at or below (run_at, id) are not looked at again."""
 
     run_at: datetime

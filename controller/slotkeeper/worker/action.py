@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
@@ -15,6 +15,8 @@ from slotkeeper.store.worker import TRIGGERS, ClaimedRow, WorkerStore
 from slotkeeper.timing import Timing, timing
 
 _KEPT = 50_000
+#: Kinds of owner, as the migration names them.
+_MANUAL, _RE_RUN = 1, 2
 
 
 class Action:
@@ -33,7 +35,7 @@ class Action:
         self.active_deadline = self.spec.active_deadline_seconds
         self.payload = stored.payload
         self.namespace = stored.namespace
-        self.schedule = f"{stored.namespace}/{stored.name}"
+        self.schedule: str | None = f"{stored.namespace}/{stored.name}"
         self._key = ("" if stored.cluster == "default" else f"{stored.cluster}/") + self.schedule
 
     @cached_property
@@ -48,21 +50,20 @@ class Action:
             return None
         return self.timing.catch_up.start_within
 
-    def idempotency_key(self, slot: datetime) -> str:
+    def idempotency_key(self, run: Run) -> str:
         """``namespace/name@slot``; ``#triggerkey`` for a manual run; ``@slot#n`` for a re-run."""
-        if self._stored.kind == 1:
+        if run.slot is None or self._stored.kind == _MANUAL:
             return f"{self._key}#{self._stored.label}"
-        key = f"{self._key}@{rfc3339(slot)}"
-        return f"{key}#{self._stored.label}" if self._stored.kind == 2 else key  # noqa: PLR2004 - named in the migration
+        key = f"{self._key}@{rfc3339(run.slot)}"
+        return f"{key}#{self._stored.label}" if self._stored.kind == _RE_RUN else key
 
-    def late_seconds(self, row: ClaimedRow, moment: datetime) -> float:
-        """From the due time of the row to ``moment``."""
-        due = row.run_at if row.slot is None else row.slot
-        if self.spec.spread_seconds and row.slot is not None:
+    def late_seconds(self, run: Run) -> float:
+        """From the due time of the run to its claim."""
+        due = run.run_at if run.slot is None else run.slot
+        if self.spec.spread_seconds and run.slot is not None:
             due += self.timing.offset
-        return max((moment - due).total_seconds(), 0.0)
+        return max((run.claimed_at - due).total_seconds(), 0.0)
 
-    # What a Run asks of its neighbours.
     def local(self, slot: datetime) -> datetime:
         """``slot`` in the schedule's zone."""
         return self.timing.timetable.local(slot)
@@ -82,9 +83,16 @@ class AdHocAction(Action):
     def __init__(self) -> None:
         self.kind = "task"
         self.arguments = ()
-        self.attempt_deadline = self.active_deadline = None
+        self.attempt_deadline = self.active_deadline = self.schedule = None
         self.namespace = ""
-        self.schedule = ""
+
+    def idempotency_key(self, run: Run) -> str:
+        """The id of the run: its own key, if it has one, is the enqueuer's."""
+        return str(run.id)
+
+    def late_seconds(self, run: Run) -> float:
+        """From the time it was due."""
+        return max((run.claimed_at - run.run_at).total_seconds(), 0.0)
 
     @cached_property
     def start_within(self) -> timedelta | None:
@@ -118,24 +126,21 @@ class Actions:
         return self._known[row.owner, row.version]
 
 
-def make_run(row: ClaimedRow, action: Action, token: str, moment: datetime) -> Run:
+def make_run(row: ClaimedRow, action: Action, token: uuid.UUID, moment: datetime) -> Run:
     """What the handler of ``row`` is told; ``moment`` is the database's time of the claim."""
-    scheduled = row.slot is not None
     return Run(
         row.id,
         row.task or action.task,
-        action.namespace,
-        action.schedule if scheduled else None,
-        action.idempotency_key(row.slot) if row.slot is not None else str(row.id),
         row.slot,
         row.attempt,
         row.charged,
         row.max_attempts,
         TRIGGERS[row.trigger],
-        action.late_seconds(row, moment) if scheduled else max((moment - row.run_at).total_seconds(), 0.0),
+        row.run_at,
+        moment,
+        row.payload or action.payload,
         token,
-        row.payload if row.payload is not None else action.payload,
-        action if scheduled else None,
+        action,
     )
 
 

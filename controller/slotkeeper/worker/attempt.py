@@ -35,6 +35,14 @@ UNSTARTED = Outcome("unstarted")
 
 
 @dataclass(slots=True, eq=False)
+class Batch:
+    """The runs of one claim: its token, and how many of them have no recorded outcome yet."""
+
+    token: uuid.UUID
+    outstanding: int
+
+
+@dataclass(slots=True, eq=False)
 class Attempt:
     """One claimed run from claim to outcome. ``boot_seconds`` clocks; 0 means not yet.
 
@@ -43,7 +51,7 @@ class Attempt:
     """
 
     row: ClaimedRow
-    token: uuid.UUID
+    batch: Batch
     action: Action
     run: Run
     began: float = 0.0
@@ -72,7 +80,7 @@ class Attempt:
         outcome = self.outcome or UNSTARTED
         return Return(
             id=self.row.id,
-            token=self.token,
+            token=self.batch.token,
             owner=self.row.owner,
             slot=self.row.slot,
             kind=outcome.kind,

@@ -11,6 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
+from operator import attrgetter
 from typing import Protocol
 
 import structlog
@@ -35,6 +36,7 @@ FLUSH_ROWS = 500
 #: A bound is never nearer to the database's clock than this: a row committed late by less is still seen.
 _BOUND_DISTANCE = timedelta(seconds=2)
 _RETRY_SECONDS = 0.3
+_KEY = attrgetter("run_at", "id")
 
 
 class LaneBounds:
@@ -51,10 +53,9 @@ class LaneBounds:
             for lane in lanes:
                 self.bounds[lane] = Bound(edge, 0)
         else:
-            for row in rows:
-                seen = self.bounds.get(row.lane)
-                if row.run_at < edge and (seen is None or (row.run_at, row.id) > (seen.run_at, seen.id)):
-                    self.bounds[row.lane] = Bound(row.run_at, row.id)
+            for lane in {row.lane for row in rows}:
+                highest = max((row for row in rows if row.lane == lane), key=_KEY)
+                self.bounds[lane] = min(Bound(highest.run_at, highest.id), Bound(edge, 0))
         self.outlook = outlook
 
     def forget(self) -> None:
@@ -183,7 +184,7 @@ class ClaimLoop:
             rows, outlook = await self._store.work(
                 self._host.worker_id, token, lanes, self._lanes.bounds, self._lanes.outlook.moment if self._lanes.outlook else None,
                 free=free, prefetch=prefetch, drained=drained,
-                successes=Successes([attempt.row for attempt in successes], list({attempt.token for attempt in successes})),
+                successes=Successes([attempt.row for attempt in successes], list({attempt.batch.token for attempt in successes})),
             )  # fmt: skip
         except SlotkeeperError as error:
             hand.drained += drained

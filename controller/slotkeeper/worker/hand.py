@@ -27,7 +27,6 @@ class Hand:
         self._concurrency = concurrency
         self._wake = wake
         self._reported: deque[Attempt] = deque()
-        self._outstanding: dict[uuid.UUID, int] = {}
         # Mean seconds of a handler by kind of action; the slowest kind decides, so that none is prefetched behind another.
         self._means: dict[str, float] = {}
         self.attempts: set[Attempt] = set()
@@ -37,10 +36,9 @@ class Hand:
         self.asked = 0
         self.oldest_success = 0.0
 
-    def take(self, token: uuid.UUID, attempts: Sequence[Attempt]) -> None:
-        """Attempts that were claimed under ``token``."""
+    def take(self, attempts: Sequence[Attempt]) -> None:
+        """Attempts that were claimed."""
         self.attempts.update(attempts)
-        self._outstanding[token] = len(attempts)
 
     def report(self, attempt: Attempt) -> None:
         """An attempt has its outcome; from any thread. Only the first word on an attempt counts."""
@@ -73,20 +71,18 @@ class Hand:
         """Their outcomes are recorded, or belong to somebody else: the hand lets go of them."""
         self.attempts.difference_update(attempts)
         for attempt in attempts:
-            left = self._outstanding[attempt.token] - 1
-            if left:
-                self._outstanding[attempt.token] = left
-            else:
-                del self._outstanding[attempt.token]
-                self.drained.append(attempt.token)
+            batch = attempt.batch
+            batch.outstanding -= 1
+            if not batch.outstanding:
+                self.drained.append(batch.token)
 
     def reopen(self, attempts: Sequence[Attempt]) -> None:
         """They were settled too early: their outcomes are to be recorded one by one."""
         self.attempts.update(attempts)
         for attempt in attempts:
-            self._outstanding[attempt.token] = self._outstanding.get(attempt.token, 0) + 1
-            if attempt.token in self.drained:
-                self.drained.remove(attempt.token)
+            attempt.batch.outstanding += 1
+            if attempt.batch.token in self.drained:
+                self.drained.remove(attempt.batch.token)
         self.returns.extend(attempts)
 
     def room(self) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from slotkeeper.worker.attempt import (
     LEASE_LOST,
     UNSTARTED,
     Attempt,
+    Batch,
     Outcome,
 )
 from slotkeeper.worker.attempt_log import log_attempt, log_refused
@@ -107,7 +108,7 @@ class Supervisor:
 
     def recorded(self, attempts: Sequence[Attempt]) -> None:
         """A batch of successes is in the database."""
-        if _log.isEnabledFor(logging.INFO):
+        if logging.getLogger().isEnabledFor(logging.INFO):
             for attempt in attempts:
                 log_attempt(self._settings.name, attempt, "done")
 
@@ -119,8 +120,9 @@ class Supervisor:
             # They are claimed, so they are ours to give back; without its action no run can begin.
             await asyncio.sleep(_DEADLINE_TICK)
             return await self.accept(store, token, rows, outlook)
-        attempts = [self._attempt(token, row, outlook) for row in rows]
-        self._hand.take(token, attempts)
+        batch = Batch(token, len(rows))
+        attempts = [self._attempt(batch, row, outlook) for row in rows]
+        self._hand.take(attempts)
         quick: list[tuple[Attempt, Task]] = []
         for attempt in attempts:
             self._dispatch(attempt, quick)
@@ -223,9 +225,9 @@ class Supervisor:
 
     # --- executing --------------------------------------------------------------------------------------------------
 
-    def _attempt(self, token: uuid.UUID, row: ClaimedRow, outlook: Outlook) -> Attempt:
+    def _attempt(self, batch: Batch, row: ClaimedRow, outlook: Outlook) -> Attempt:
         action = self._actions.of(row)
-        attempt = Attempt(row, token, action, make_run(row, action, str(token), outlook.moment))
+        attempt = Attempt(row, batch, action, make_run(row, action, batch.token, outlook.moment))
         now = boot_seconds()
         if action.start_within is not None and row.slot is not None and row.attempt == 1:
             late = (outlook.moment - row.slot - action.timing.offset).total_seconds()

@@ -1,0 +1,200 @@
+"""The words of status, from values alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jobschedule_objects import jobschedule
+
+from slotkeeper.operator import Applied, Outcome
+from slotkeeper.operator.accept import Accepted, Refusal, accept
+from slotkeeper.operator.conditions import Figures, status_of, status_patch
+from slotkeeper.operator.rate import TokenBucket
+from slotkeeper.operator.success_due import success_due
+from slotkeeper.store.schedules import Health
+
+NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+NOTHING_YET = Health(
+    last_success_slot=None, last_success_at=None, last_slot=None, dead_runs=0, consecutive_dead=0,
+    last_skip_slot=None, last_skip_reason=None, last_skip_at=None, last_failure_at=None,
+)  # fmt: skip
+
+
+def applied(**spec: Any) -> Applied:
+    """An object that was accepted an hour ago."""
+    verdict = accept(jobschedule(**spec))
+    common: dict[str, Any] = {"namespace": "billing", "name": "report", "uid": "uid-1", "generation": 3}
+    if isinstance(verdict, Refusal):
+        return Applied(**common, outcome=Outcome.REFUSED, refusal=verdict)
+    return Applied(
+        **common, outcome=Outcome.STORED, accepted_generation=3, effective_time=NOW - HOUR, created_at=NOW - HOUR,
+        next_slot=verdict.next_slot(NOW), suspended=verdict.schedule.suspend, spec=verdict.schedule.spec,
+        timing=verdict.timing,
+    )  # fmt: skip
+
+
+def figures(of: Applied, *, last_slot: datetime | None = None, **health: Any) -> Figures:
+    return Figures(
+        next_slot=of.next_slot, suspended=of.suspended, held=of.held, last_slot=last_slot,
+        created_at=NOW - HOUR, timing_since=NOW - HOUR, health=replace(NOTHING_YET, **health),
+    )  # fmt: skip
+
+
+def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {entry["type"]: (entry["status"], entry["reason"]) for entry in status["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({}, "Accepted"),
+        ({"suspend": True}, "Suspended"),
+        ({"cron": ["0 0 31 2 *"]}, "NeverFires"),
+        ({"at": ["2020-01-01T00:00:00Z"]}, "Completed"),
+        ({"at": ["2030-01-01T00:00:00Z"]}, "Accepted"),
+        ({"endTime": "2020-01-01T00:00:00Z"}, "Completed"),
+        ({"startTime": "2030-01-01T00:00:00Z"}, "Accepted"),
+    ],
+)
+def test_ready(spec: dict[str, Any], reason: str) -> None:
+    status = status_of(applied(**spec), None, NOW, {})
+    assert conditions(status)["Ready"] == ("True", reason)
+    assert "Stalled" not in conditions(status)
+    assert (reason == "Accepted") == ("nextScheduleTime" in status)
+
+
+def test_held() -> None:
+    status = status_of(replace(applied(), held=True), None, NOW, {})
+    assert conditions(status)["Ready"] == ("True", "Held")
+    assert "nextScheduleTime" not in status
+
+
+def test_a_refused_spec_is_stalled_and_says_what_stays_in_force() -> None:
+    refused = applied(cron=["61 * * * *"])
+    status: Any = status_of(refused, None, NOW, {})
+    assert conditions(status) == {"Ready": ("False", "InvalidSpec"), "Stalled": ("True", "InvalidSpec")}
+    assert status["observedGeneration"] == 3
+    assert "acceptedGeneration" not in status
+    before = replace(applied(), refusal=refused.refusal, accepted_generation=2)
+    status = status_of(before, None, NOW, {})
+    assert status["acceptedGeneration"] == 2
+    assert status["resolvedSchedule"] == "* * * * *"
+    assert "generation 2 stays in force" in status["conditions"][0]["message"]
+
+
+def test_vixie_cron_is_named_only_where_it_differs() -> None:
+    told = conditions(status_of(applied(cron=["0 0 */2 * 1"]), None, NOW, {}))
+    assert told["DiffersFromVixieCron"][0] == "True"
+    assert "DiffersFromVixieCron" not in conditions(status_of(applied(cron=["0 0 * * 1"]), None, NOW, {}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "health", "expected"),
+    [
+        ({"cron": ["0 0 * * *"]}, {}, ("True", "NotYetDue")),
+        ({}, {}, ("False", "NeverSucceeded")),
+        ({"suspend": True}, {}, ("True", "NotYetDue")),
+        ({}, {"last_success_at": NOW - timedelta(minutes=1)}, ("True", "Succeeding")),
+        ({}, {"last_success_at": NOW - HOUR}, ("False", "SuccessOverdue")),
+        ({"maxSuccessAgeSeconds": 7200}, {"last_success_at": NOW - HOUR}, ("True", "Succeeding")),
+        ({"maxSuccessAgeSeconds": 60}, {"last_success_at": NOW - HOUR}, ("False", "SuccessOverdue")),
+        ({}, {"last_success_at": NOW, "consecutive_dead": 1, "dead_runs": 4}, ("False", "DeadRuns")),
+        ({}, {"last_success_at": NOW, "consecutive_dead": 0, "dead_runs": 4}, ("True", "Succeeding")),
+    ],
+)
+def test_healthy(spec: dict[str, Any], health: dict[str, Any], expected: tuple[str, str]) -> None:
+    of = applied(**spec)
+    told = conditions(status_of(of, figures(of, **health), NOW, {}))
+    assert told["Healthy"] == expected
+    assert told["Ready"][0] == "True"  # health never influences it
+
+
+def test_what_was_not_read_yet_stays_as_it_was() -> None:
+    of = applied()
+    status: Any = status_of(of, figures(of, last_success_at=NOW, last_slot=NOW), NOW, {})
+    again: Any = status_of(of, None, NOW + HOUR, status)
+    assert again == status
+    assert again["lastSuccessfulTime"] == "2026-11-30T12:00:00Z"
+
+
+def test_a_condition_keeps_its_time_until_its_status_flips() -> None:
+    first: Any = status_of(applied(), None, NOW, {})
+    suspended: Any = status_of(applied(suspend=True), None, NOW + HOUR, first)
+    assert suspended["conditions"][0]["reason"] == "Suspended"
+    assert suspended["conditions"][0]["lastTransitionTime"] == "2026-11-30T12:00:00Z"
+    wrong: Any = status_of(applied(timeZone="Local"), None, NOW + HOUR, first)
+    assert wrong["conditions"][0]["lastTransitionTime"] == "2026-11-30T13:00:00Z"
+
+
+def test_conditions_of_others_are_left_alone() -> None:
+    theirs = {"type": "Approved", "status": "True", "reason": "r", "message": "", "lastTransitionTime": "x"}
+    status: Any = status_of(applied(), None, NOW, {"conditions": [theirs], "observedGeneration": 3})
+    assert status["conditions"][-1] == theirs
+
+
+def test_a_patch_takes_away_what_is_no_longer_so_and_nothing_of_others() -> None:
+    of = applied()
+    before: Any = {**status_of(of, figures(of), NOW, {}), "lastSkip": {"slot": "x"}, "somebody": "else's"}
+    after = status_of(applied(suspend=True), figures(applied(suspend=True)), NOW, before)
+    patch = status_patch(after, before)
+    assert patch["nextScheduleTime"] is None
+    assert patch["lastSkip"] is None
+    assert "somebody" not in patch
+    assert "resolvedSchedule" not in patch
+
+
+@given(st.text(max_size=40_000))
+def test_what_is_written_fits_and_is_written_once(message: str) -> None:
+    refused = accept(jobschedule(cron=["x"]))
+    assert isinstance(refused, Refusal)
+    of = replace(applied(), refusal=replace(refused, message=message))
+    status: Any = status_of(of, None, NOW, {})
+    assert all(len(entry["message"]) <= 32768 for entry in status["conditions"])
+    assert status_patch(status, {}) == status
+    assert status_patch(status_of(of, None, NOW + HOUR, status), status) == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "since", "expected"),
+    [
+        # A job on working days is due by the second of them, whatever weekend lies between.
+        ({"cron": ["0 9 * * MON-FRI"]}, "2026-11-27T10:00", "2026-12-01T09:01"),
+        ({"cron": ["0 9 * * *"], "catchUp": {"graceSeconds": 600}}, "2026-11-27T10:00", "2026-11-29T09:10"),
+        ({"cron": ["0 9 * * *"], "maxSuccessAgeSeconds": 3600}, "2026-11-27T10:00", "2026-11-27T11:00"),
+        ({"at": ["2026-12-01T00:00:00Z"]}, "2026-11-27T10:00", "2026-12-01T01:01"),
+        ({"at": ["2026-12-01T00:00:00Z"], "activeDeadlineSeconds": 60}, "2026-11-27T10:00", "2026-12-01T00:02"),
+        ({"at": ["2026-11-01T00:00:00Z"]}, "2026-11-27T10:00", None),
+        ({"cron": ["0 0 31 2 *"]}, "2026-11-27T10:00", None),
+        ({"suspend": True}, "2026-11-27T10:00", None),
+    ],
+)
+def test_success_due(spec: dict[str, Any], since: str, expected: str | None) -> None:
+    verdict = accept(jobschedule(**spec))
+    assert isinstance(verdict, Accepted)
+    instant = datetime.fromisoformat(since).replace(tzinfo=UTC)
+    early = instant - timedelta(days=30)
+    for last_success, created, timing_since in (
+        (instant, early, early), (early, instant, early), (early, early, instant), (None, early, instant),
+    ):  # fmt: skip
+        due = success_due(
+            verdict.schedule.spec, verdict.timing,
+            last_success=last_success, created_at=created, timing_since=timing_since,
+        )  # fmt: skip
+        assert due == (None if expected is None else datetime.fromisoformat(expected).replace(tzinfo=UTC))
+
+
+def test_a_bucket_gives_no_more_than_its_rate() -> None:
+    now = 0.0
+    bucket = TokenBucket(10, 50, lambda: now)
+    assert sum(bucket.take() for _ in range(1000)) == 50
+    taken = 0
+    for _ in range(1000):
+        now += 0.01
+        taken += bucket.take()
+    assert taken == pytest.approx(100, abs=1)

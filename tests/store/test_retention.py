@@ -1,0 +1,201 @@
+"""Partitions ahead and behind, and what retention takes away: history, dead runs, keys; and what outlives it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from scenario import add_schedule, add_worker, enqueue, fold, health, one, records, requeue, rows
+
+Connection = psycopg.Connection[Any]
+SLOT = datetime(2020, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def retain(connection: Connection, limit: int = 1000) -> bool:
+    connection.execute("update slotkeeper.fleet set retention_at = 'epoch'")
+    return bool(one(connection, "select slotkeeper.retain_v1(%s)", limit))
+
+
+def partitions(connection: Connection, parent: str) -> set[str]:
+    found = rows(
+        connection,
+        "select inhrelid::regclass::text as child from pg_inherits"
+        " where inhparent = ('slotkeeper.' || %s)::regclass", parent,
+    )  # fmt: skip
+    return {row.child.removeprefix("slotkeeper.") for row in found} - {f"{parent}_default"}
+
+
+def add_partition(connection: Connection, day: date) -> str:
+    """One of run_done, as it would have been made on its day."""
+    name = f"run_done_{day:%Y%m%d}"
+    connection.execute(
+        f"create table slotkeeper.{name} partition of slotkeeper.run_done"
+        f" for values from ('{day} 00:00:00+00') to ('{day + timedelta(days=1)} 00:00:00+00')"
+    )
+    connection.execute(f"alter table slotkeeper.{name} owner to slotkeeper_owner")
+    return name
+
+
+def today(connection: Connection) -> date:
+    day: date = one(connection, "select (clock_timestamp() at time zone 'UTC')::date")
+    return day
+
+
+def aged(connection: Connection, table: str, column: str, days: float) -> None:
+    connection.execute(
+        f"update slotkeeper.{table} set {column} = {column} - make_interval(hours => %s)", (int(days * 24),)
+    )
+
+
+def test_migrate_makes_the_partitions_of_the_week_ahead(connection: Connection) -> None:
+    day = today(connection)
+    ahead = {f"run_done_{day + timedelta(days=number):%Y%m%d}" for number in range(8)}
+    assert partitions(connection, "run_done") == ahead
+    for parent in ("run_error", "slot_skip"):
+        assert partitions(connection, parent) >= {f"{parent}_{day:%Y%m}"}
+
+
+def test_making_partitions_twice_makes_nothing(connection: Connection) -> None:
+    day = today(connection)
+    assert one(connection, "select slotkeeper.ensure_partitions_v1(%s)", day + timedelta(days=7)) == 0
+    assert one(connection, "select slotkeeper.ensure_partitions_v1(%s)", day + timedelta(days=9)) >= 2
+    assert one(connection, "select slotkeeper.ensure_partitions_v1(%s)", day + timedelta(days=9)) == 0
+    connection.execute("update slotkeeper.fleet set partitions_until = 'epoch'")
+    assert one(connection, "select slotkeeper.ensure_partitions_v1(%s)", day + timedelta(days=9)) == 0
+
+
+def test_rows_land_in_their_partitions(connection: Connection) -> None:
+    schedule = add_schedule(connection, late_reason="Late", backoff=(0, 0))
+    worker = add_worker(connection)
+    schedule.materialise([SLOT])
+    for kind in ("failed", "done"):
+        worker.finish(worker.claim()[0], kind)
+    schedule.materialise([SLOT + MINUTE], start_by=SLOT)
+    connection.execute("select slotkeeper.reap_v1(null, false)")
+    for parent in ("run_done", "run_error", "slot_skip"):
+        assert one(connection, f"select count(*) from slotkeeper.{parent}") == 1
+        assert one(connection, f"select count(*) from only slotkeeper.{parent}_default") == 0
+
+
+def test_a_partition_that_nobody_made_in_time_does_not_stop_the_others(connection: Connection) -> None:
+    """The keeper was away longer than its partitions reached; its rows went to the default partition."""
+    later = today(connection) + timedelta(days=20)
+    connection.execute(
+        "insert into slotkeeper.run_done (id, created_at, run_at, lane, max_attempts, trigger, outcome, attempt,"
+        " charged, finished_at) values (1, now(), now(), 1, 1, 5, 0, 1, 1, %s)",
+        (datetime(later.year, later.month, later.day, tzinfo=UTC),),
+    )  # fmt: skip
+    assert one(connection, "select slotkeeper.ensure_partitions_v1(%s)", later + timedelta(days=1)) > 10
+    made = partitions(connection, "run_done")
+    assert f"run_done_{later:%Y%m%d}" not in made
+    assert f"run_done_{later + timedelta(days=1):%Y%m%d}" in made
+    assert one(connection, "select slotkeeper.ensure_partitions_v1(%s)", later + timedelta(days=1)) == 0
+
+
+def test_old_partitions_go_and_state_stays(connection: Connection) -> None:
+    schedule = add_schedule(connection)
+    schedule.materialise([SLOT])
+    add_worker(connection).finish_batch(add_worker(connection).claim())
+    fold(connection)
+    before = health(connection)
+    days = {age: add_partition(connection, today(connection) - timedelta(days=age)) for age in (30, 31, 32)}
+    aged(connection, "run_done", "finished_at", 31)
+    assert one(connection, f"select count(*) from slotkeeper.{days[31]}") == 1
+    retain(connection)
+    assert partitions(connection, "run_done") & set(days.values()) == {days[30]}
+    assert schedule.job() == []
+    assert health(connection) == before
+    assert one(connection, "select done_count from slotkeeper.schedule_state") == 1
+
+
+def test_rows_in_the_default_partitions_are_not_kept_for_ever(connection: Connection) -> None:
+    schedule = add_schedule(connection, backoff=(0, 0))
+    worker = add_worker(connection)
+    schedule.materialise([SLOT])
+    for kind in ("failed", "done"):
+        worker.finish(worker.claim()[0], kind)
+    schedule.materialise([SLOT + MINUTE], start_by=SLOT)
+    connection.execute("select slotkeeper.reap_v1(null, false)")
+    for table, column in (("run_done", "finished_at"), ("run_error", "at"), ("slot_skip", "at")):
+        aged(connection, table, column, 100)
+        assert one(connection, f"select count(*) from slotkeeper.{table}_default") == 1
+    retain(connection)
+    for table in ("run_done", "run_error", "slot_skip"):
+        assert one(connection, f"select count(*) from slotkeeper.{table}") == 0
+
+
+def test_dead_runs_go_after_their_days_and_are_counted_again(connection: Connection) -> None:
+    schedule = add_schedule(connection)
+    worker = add_worker(connection)
+    for number in range(3):
+        schedule.materialise([SLOT + number * MINUTE])
+        worker.finish(worker.claim()[0], "fatal")
+    fold(connection)
+    connection.execute(
+        "update slotkeeper.run_dead set died_at = died_at - interval '91 days' where slot < %s", (SLOT + 2 * MINUTE,)
+    )
+    assert retain(connection, limit=1), "there is one more"
+    retain(connection)
+    assert [row.slot for row in rows(connection, "select slot from slotkeeper.run_dead")] == [SLOT + 2 * MINUTE]
+    fold(connection)
+    stored = records(connection, "select dead, consecutive_dead, dead_count from slotkeeper.schedule_state")[0]
+    assert stored == {"dead": 1, "consecutive_dead": 1, "dead_count": 3}
+
+
+def test_retention_runs_once_an_hour(connection: Connection) -> None:
+    retain(connection)
+    enqueue(connection)
+    worker = add_worker(connection)
+    worker.finish(worker.claim()[0], "fatal")
+    aged(connection, "run_dead", "died_at", 91)
+    assert not one(connection, "select slotkeeper.retain_v1(100)")
+    assert one(connection, "select count(*) from slotkeeper.run_dead") == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "days_since_the_end", "freed"),
+    [("live", None, False), ("dead", 8, False), ("done", 6.9, False), ("done", 7.1, True), ("cancelled", 7.1, True)],
+)
+def test_a_key_is_free_seven_days_after_the_end(
+    connection: Connection, state: str, days_since_the_end: float | None, freed: bool
+) -> None:
+    run = enqueue(connection, key="k")
+    aged(connection, "idempotency", "created_at", 60)
+    worker = add_worker(connection)
+    match state:
+        case "dead":
+            worker.finish(worker.claim()[0], "fatal")
+            aged(connection, "run_dead", "died_at", days_since_the_end or 0)
+        case "done":
+            worker.finish(worker.claim()[0])
+            aged(connection, "run_done", "finished_at", days_since_the_end or 0)
+        case "cancelled":
+            connection.execute("select slotkeeper.cancel_v1(array[%s::bigint])", (run.id,))
+            aged(connection, "run_done", "finished_at", days_since_the_end or 0)
+    retain(connection)
+    assert enqueue(connection, key="k").created == freed
+
+
+def test_a_key_outlives_a_short_retention_of_history(connection: Connection) -> None:
+    """With history kept for a day, the end of its run must still be known for seven."""
+    connection.execute("update slotkeeper.fleet set done_days = 1")
+    enqueue(connection, key="k")
+    worker = add_worker(connection)
+    worker.finish(worker.claim()[0])
+    add_partition(connection, today(connection) - timedelta(days=5))
+    aged(connection, "run_done", "finished_at", 5)
+    aged(connection, "idempotency", "created_at", 60)
+    retain(connection)
+    assert not enqueue(connection, key="k").created
+
+
+def test_a_requeued_dead_run_keeps_its_key(connection: Connection) -> None:
+    first = enqueue(connection, key="k")
+    worker = add_worker(connection)
+    worker.finish(worker.claim()[0], "fatal")
+    assert requeue(connection, first.id) == {first.id: "ready"}
+    assert enqueue(connection, key="k") == (first.id, False)
