@@ -1,6 +1,7 @@
 """No-op runs drained by one worker process: fenced, history kept, synchronous commit on; as a ratio to the yardstick.
 
-Three kinds: ad-hoc rows, scheduled rows of ``Allow`` schedules, and exclusive rows (one per owner at a time). Counts are
+Three kinds: ad-hoc rows, scheduled rows of ``Allow`` schedules, and exclusive rows (one per owner at a time). Counts
+are
 checked: every run has exactly one outcome.
 """
 
@@ -42,7 +43,8 @@ def add_schedules(connection: psycopg.Connection[Any], count: int, *, overlap: i
     """``count`` schedules of the task ``noop`` that never fall due by themselves."""
     connection.execute(
         "select slotkeeper.store_schedule_v1('default', 'default', 'bench-' || n, 'uid', 1, '1', false, null,"
-        " '{\"cron\": [\"0 0 31 2 *\"], \"task\": \"noop\"}', '{}', 'hash', 'noop', 'default', 0::smallint, %s::smallint,"
+        " '{\"cron\": [\"0 0 31 2 *\"], \"task\": \"noop\"}', '{}', 'hash', 'noop', 'default', 0::smallint,
+        %s::smallint,"
         " 1::smallint, 100, null, 0, 60, 6::smallint, 30, 900, null, null, clock_timestamp(), null, null, true)"
         " from generate_series(1, %s) n",
         (overlap, count),
@@ -110,7 +112,8 @@ def main() -> None:
                 ratio = rate / ((before + after) / 2)
                 ratios.append(ratio)
                 print(json.dumps({"benchmark": "drain", "kind": kind, "runs_per_second": round(rate), "before": round(before),
-                                  "after": round(after), "ratio": round(ratio, 2), "load": os.getloadavg()[0]}), flush=True)  # fmt: skip
+                                  "after": round(after), "ratio": round(ratio, 2), "load": os.getloadavg()[0]}),
+                                  flush=True)  # fmt: skip
             print(f"drain {kind}: {statistics.median(ratios):.2f} R (of {', '.join(f'{r:.2f}' for r in ratios)})", flush=True)
 
 

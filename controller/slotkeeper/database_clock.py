@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 
-
 #: Seconds that also pass while the machine is suspended, where the system tells them: clock_gettime(2), CLOCK_BOOTTIME.
 boot_seconds: Callable[[], float] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic

@@ -53,7 +53,9 @@ class Timing:
         return plan(self.timetable, self.catch_up, after=after, until=until, now=now)
 
     def still_to_come(self, *, after: datetime, until: datetime) -> tuple[PlannedRun, ...]:
-        """The slots in (after, until] as runs at their due times, for an edit: their slot has come, their due time has not."""
+        """The slots in (after, until] as runs at their due times, for an edit: their slot has come, their due
+        time has not.
+        """
         if self.suspended or after >= until:
             return ()
         limit = self.catch_up.start_within

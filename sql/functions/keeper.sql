@@ -5,6 +5,7 @@ create or replace function slotkeeper.fold_v1(p_after bigint, p_limit integer, o
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set jit = off
 as $$
 begin
   folded := 0;
@@ -83,6 +84,7 @@ create or replace function slotkeeper.sweep_v1(out stragglers integer, out promo
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set jit = off
 as $$
 declare
   f slotkeeper.fleet;

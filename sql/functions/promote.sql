@@ -7,6 +7,7 @@ create or replace function slotkeeper.promote(p_owners bigint[]) returns integer
 language plpgsql
 set search_path = pg_catalog, slotkeeper, pg_temp
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set jit = off  -- before Postgres 18 a pin counts as an enormous cost, for which every call would compile its plans
 as $$
 declare
   waiting bigint[];

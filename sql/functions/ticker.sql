@@ -35,6 +35,7 @@ returns bigint[]
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set jit = off
 as $$
 declare
   v_locked bigint[];

@@ -53,7 +53,8 @@ def dev(
     paths: tuple[Path, ...], app: tuple[str, ...], data: Path | None, concurrency: int, drain_seconds: float,
     log_format: str, log_level: str,
 ) -> None:  # fmt: skip
-    """Runs the JobSchedules of FILEs and DIRs on this machine: Postgres, ticker, keeper and a worker, without a cluster.
+    """Runs the JobSchedules of FILEs and DIRs on this machine: Postgres, ticker, keeper and a worker, without a
+    cluster.
 
     Edits of the files are picked up: a changed schedule is applied, a removed one retires, changed Python restarts the
     worker. Ctrl-C drains.
@@ -136,7 +137,9 @@ def _own_uids() -> set[int]:
 
 
 class DevWorker:
-    """The worker as a child process, so that a handler that ends its process ends only that, and an edit restarts it."""
+    """The worker as a child process, so that a handler that ends its process ends only that, and an edit restarts
+    it.
+    """
 
     def __init__(
         self, dsn: str, modules: list[str], paths: tuple[Path, ...], concurrency: int, drain_seconds: float,

@@ -61,7 +61,8 @@ def worker(
 ) -> None:  # fmt: skip
     """Claims runs under a lease and runs them.
 
-    SIGTERM or Ctrl-C: no new runs; those not begun are given back at once, running ones may go on for --drain-seconds; a
+    SIGTERM or Ctrl-C: no new runs; those not begun are given back at once, running ones may go on for
+    --drain-seconds; a
     second signal gives them back too.
     """
     set_up_logs(log_format, log_level)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Connections to Postgres that notice a lost server soon, and the one place where driver errors become ours.
 
-A ``Session`` is one connection of one thread that is opened when first needed and again after it broke. There is no pool:
+A ``Session`` is one connection of one thread that is opened when first needed and again after it broke. There is no
+pool:
 every actor needs one connection, the worker a few, and a statement is one function call in a transaction of its own.
 """
 
@@ -26,7 +27,8 @@ from slotkeeper.errors import (
 )
 from slotkeeper.store.queries import queries
 
-#: A dead peer is noticed within about 25 s when idle and 10 s when waiting; both are shorter than any default lease allows.
+#: A dead peer is noticed within about 25 s when idle and 10 s when waiting; both are shorter than any default lease
+#: allows.
 CONNECTION_PARAMETERS: Mapping[str, str] = {
     "connect_timeout": "5",
     "tcp_user_timeout": "10000",
@@ -67,7 +69,8 @@ def translate(error: psycopg.Error) -> DatabaseError | SchemaMissing:
         return SchemaMissing(f"the database lacks what this version needs ({text}): run 'slotkeeper migrate'")
     if state[:2] in ("40", "55") or isinstance(error, driver.QueryCanceled):
         return DatabaseBusy(text, sqlstate=state)
-    # 08 connection, 57P server shutdown, 53 out of resources, 25006 a server that accepts no writes, none: no answer at all
+    # 08 connection, 57P server shutdown, 53 out of resources, 25006 a server that accepts no writes, none: no answer
+    # at all
     if not state or state[:2] in ("08", "53") or state[:3] == "57P" or state in ("25006", "25P03", "25P04"):
         return DatabaseUnavailable(text, sqlstate=state)
     return DatabaseError(text, sqlstate=state)
@@ -76,7 +79,8 @@ def translate(error: psycopg.Error) -> DatabaseError | SchemaMissing:
 class Session:
     """One connection of one thread, opened when needed.
 
-    ``prepare_threshold`` stays off, so that it works through PgBouncer in transaction mode: a statement here is a call of a
+    ``prepare_threshold`` stays off, so that it works through PgBouncer in transaction mode: a statement here is a
+    call of a
     function, whose plans live in the server anyway.
     """
 

@@ -62,7 +62,9 @@ class ClaimedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a claim says beside its rows: the database's clock, the next due time, the earliest end of another's lease."""
+    """What a claim says beside its rows: the database's clock, the next due time, the earliest end of another's
+    lease.
+    """
 
     moment: datetime
     next_due: datetime | None
@@ -78,7 +80,9 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """What became of one attempt. ``kind`` as in ``finish_v1``; ``seconds`` is the snooze, or the least time until a retry."""
+    """What became of one attempt. ``kind`` as in ``finish_v1``; ``seconds`` is the snooze, or the least time
+    until a retry.
+    """
 
     id: int
     token: uuid.UUID
@@ -263,7 +267,8 @@ class HeartbeatStore:
 
 
 async def listen(dsn: str) -> AsyncIterator[None]:
-    """One item for every hint that there may be something to claim. Raises DatabaseUnavailable when the connection ends.
+    """One item for every hint that there may be something to claim. Raises DatabaseUnavailable when the connection
+    ends.
 
     Behind a transaction pooler hints do not arrive; nothing depends on them but how soon an idle worker looks.
     """

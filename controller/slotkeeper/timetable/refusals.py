@@ -48,7 +48,7 @@ _SECONDS_PER_STEP = {"minute": 60, "hour": 3600, "day-of-month": 86400}
 _LONGEST_PERIOD = 31_622_400  # spec.every.periodSeconds
 
 
-class Refused(Exception):  # noqa: N818  (a noun that says what happened; it never leaves this room)
+class Refused(Exception):
     """Why a text is refused, and what to write instead."""
 
     def __init__(self, problem: str, instead: str) -> None:

@@ -1,6 +1,8 @@
-"""Runs async handlers on an event loop in a thread of its own, so that one that blocks it stalls neither claims nor beats.
+"""Runs async handlers on an event loop in a thread of its own, so that one that blocks it stalls neither claims nor
+beats.
 
-A fixed set of long-lived runner tasks takes attempts from one queue: a handler that never suspends costs no task of its own.
+A fixed set of long-lived runner tasks takes attempts from one queue: a handler that never suspends costs no task of
+its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """One claim loop: records outcomes and claims the next runs, in one call wherever it can.
 
-Two of them share a worker's hand, so that one claims while the other's runs are being run. Decides when to look and how far
+Two of them share a worker's hand, so that one claims while the other's runs are being run. Decides when to look and
+how far
 a lane has been seen; executes nothing.
 """
 
@@ -201,7 +202,9 @@ class ClaimLoop:
         await self._accepted(token, rows, lanes, outlook, asked=free + prefetch)
 
     async def _resend(self, token: uuid.UUID, lanes: list[int], free: int, prefetch: int) -> None:
-        """The answer to a claim was lost: ask for the same runs until the database answers, before a new token is used."""
+        """The answer to a claim was lost: ask for the same runs until the database answers, before a new token is
+        used.
+        """
         while not self._host.finished():
             try:
                 rows, outlook = await self._store.work(

@@ -27,7 +27,8 @@ class Hand:
         self._concurrency = concurrency
         self._wake = wake
         self._reported: deque[Attempt] = deque()
-        # Mean seconds of a handler by kind of action; the slowest kind decides, so that none is prefetched behind another.
+        # Mean seconds of a handler by kind of action; the slowest kind decides, so that none is prefetched behind
+        # another.
         self._means: dict[str, float] = {}
         self.attempts: set[Attempt] = set()
         self.successes: deque[Attempt] = deque()

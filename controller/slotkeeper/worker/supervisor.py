@@ -102,7 +102,7 @@ class Supervisor:
     def answered(self, attempt: Attempt, answer: Answer) -> None:
         """The database's word on one outcome."""
         if answer.answer == "fenced":
-            attempt.run._lost = True  # noqa: SLF001 - the handler's own view of it
+            attempt.run._lost = True
             log_refused(self._settings.name, attempt)
         log_attempt(self._settings.name, attempt, answer.became or answer.answer)
 
@@ -262,7 +262,7 @@ class Supervisor:
         if attempt.outcome is not None or attempt.stop_reason:
             return
         attempt.stop_reason, attempt.stop_asked = reason, boot_seconds()
-        attempt.run._cancelled = True  # noqa: SLF001 - the handler's own view of it
+        attempt.run._cancelled = True
         if attempt.action.kind == "command":
             self._commands.stop_attempt(attempt)
         else:
@@ -276,7 +276,7 @@ class Supervisor:
     def _lose_everything(self) -> None:
         self._give_back_unstarted()
         for attempt in list(self._hand.attempts):
-            attempt.run._lost = True  # noqa: SLF001
+            attempt.run._lost = True
             self._stop(attempt, LEASE_LOST)
 
     def _cancel_runs(self, ids: Sequence[int]) -> None:
@@ -341,7 +341,9 @@ class Supervisor:
         return all(attempt.stop_asked and now - attempt.stop_asked > self._stuck_seconds for attempt in running)
 
     def _abandon(self, running: Sequence[Attempt]) -> None:
-        """Handlers that do not stop end with the process: their outcomes are recorded, and no retry begins before that."""
+        """Handlers that do not stop end with the process: their outcomes are recorded, and no retry begins before
+        that.
+        """
         self._exit_status = 1
         for attempt in running:
             outcome = attempt.stopped_outcome()
@@ -349,7 +351,9 @@ class Supervisor:
             self._hand.report(attempt)
 
     async def _reap(self) -> None:
-        """Workers reap too, so that recovery needs no controller: at each poll, and at the earliest lease end they know."""
+        """Workers reap too, so that recovery needs no controller: at each poll, and at the earliest lease end
+        they know.
+        """
         store = WorkerStore(self._settings.dsn, "worker reaper")
         try:
             while True:
