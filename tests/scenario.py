@@ -57,11 +57,12 @@ class Schedule:
         until = until or max(slots)
         left = one(
             connection or self.connection,
-            "select slotkeeper.materialise_v1(%s::bigint[], %s::int[], %s::timestamptz[], %s::timestamptz[],
-            %s::timestamptz[],"
+            "select slotkeeper.materialise_v1(%s::bigint[], %s::int[], %s::timestamptz[], %s::timestamptz[],"
+            " %s::timestamptz[],"
             " %s::timestamptz[], %s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::smallint[],"
             " %s::int[], %s::boolean[], '{}', '{}', '{}', '{}', '{}')",
-            [self.id], [self.version], [self.watermark], [until], [until + timedelta(minutes=1)], [until + timedelta(minutes=1)],
+            [self.id], [self.version], [self.watermark], [until], [until + timedelta(minutes=1)],
+            [until + timedelta(minutes=1)],
             [self.id] * len(slots), list(slots), list(slots), [start_by] * len(slots), [trigger] * len(slots),
             list(range(1, len(slots) + 1)), [exempt] * len(slots),
         )  # fmt: skip
@@ -95,10 +96,11 @@ def add_schedule(
     name = name or f"schedule-{next(_numbers)}"
     id_ = one(
         connection,
-        "select slotkeeper.store_schedule_v1(%s, %s, %s, 'uid', 1, '1', false, null, %s::jsonb, %s, %s, %s, %s,
-        %s::smallint,"
+        "select slotkeeper.store_schedule_v1(%s, %s, %s, 'uid', 1, '1', false, null, %s::jsonb, %s, %s, %s, %s,"
+        " %s::smallint,"
         " %s::smallint, %s::smallint, %s, %s, 0, 60, %s::smallint, %s, %s, null, %s, %s, %s, %s, true)",
-        cluster, namespace, name, spec, payload, uuid.uuid4().hex, action, queue, priority, OVERLAP[overlap], CATCH_UP[catch_up],
+        cluster, namespace, name, spec, payload, uuid.uuid4().hex, action, queue, priority, OVERLAP[overlap],
+        CATCH_UP[catch_up],
         max_runs, late_reason, max_attempts, *backoff, active_deadline, EPOCH, next_due, next_due,
     )  # fmt: skip
     owner = one(connection, "select owner from slotkeeper.schedule where id = %s", id_)
@@ -139,8 +141,8 @@ class Worker:
         """Finishes one claimed run; returns the answer row."""
         return rows(
             self.connection,
-            "select * from slotkeeper.finish_v1(%s, %s::bigint[], %s::uuid[], %s::bigint[], %s::timestamptz[],
-            %s::text[],"
+            "select * from slotkeeper.finish_v1(%s, %s::bigint[], %s::uuid[], %s::bigint[], %s::timestamptz[],"
+            " %s::text[],"
             " %s::float8[], %s::text[], %s::text[])",
             self.id, [run.id], [token or run.token], [run.owner], [run.slot], [kind], [seconds], [reason], [message],
         )[0]  # fmt: skip
@@ -148,8 +150,8 @@ class Worker:
     def finish_batch(self, runs: Sequence[Any]) -> None:
         """Finishes a batch of successes by address, as the hot path does."""
         self.connection.execute(
-            "select * from slotkeeper.work_v1(%s, %s, '{}', '{}', '{}', null, 0, 0, %s::text[]::tid[], %s::uuid[],
-            %s, %s,"
+            "select * from slotkeeper.work_v1(%s, %s, '{}', '{}', '{}', null, 0, 0, %s::text[]::tid[], %s::uuid[],"
+            " %s, %s,"
             " %s::uuid[], false)",
             (
                 self.id, uuid.uuid4(), [run.address for run in runs], list({run.token for run in runs}), len(runs),
@@ -166,13 +168,15 @@ class Worker:
 
 
 def add_worker(
-    connection: psycopg.Connection[Any], *, namespaces: Sequence[str] = ("default",), queues: Sequence[str] = ("default",),
+    connection: psycopg.Connection[Any], *, namespaces: Sequence[str] = ("default",),
+    queues: Sequence[str] = ("default",),
     lease_seconds: int = 60,
 ) -> Worker:  # fmt: skip
     """Registers a worker on ``connection``."""
     id_ = one(
         connection,
-        "select slotkeeper.register_worker_v1(%s, 'default', 'default', %s::text[], %s::text[], 20, '0', 1::smallint, %s)",
+        "select slotkeeper.register_worker_v1(%s, 'default', 'default', %s::text[], %s::text[], 20, '0',"
+        " 1::smallint, %s)",
         f"worker-{next(_numbers)}", list(namespaces), list(queues), lease_seconds,
     )  # fmt: skip
     return Worker(connection, id_)

@@ -9,6 +9,7 @@ begin
   select l.id into v_lane from lane l where l.namespace = p_namespace and l.queue = p_queue and l.priority = p_priority;
   if not found then
     insert into lane (namespace, queue, priority) values (p_namespace, p_queue, p_priority) on conflict do nothing;
+    perform pg_notify('slotkeeper_wake', 'lane');  -- workers that serve the queue do not know this lane yet
     select l.id into v_lane from lane l where l.namespace = p_namespace and l.queue = p_queue and l.priority = p_priority;
   end if;
   return v_lane;

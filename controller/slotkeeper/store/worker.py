@@ -266,7 +266,11 @@ class HeartbeatStore:
         self._session.close()
 
 
-async def listen(dsn: str) -> AsyncIterator[None]:
+#: What a hint says when a lane was used for the first time; others say nothing.
+NEW_LANE = "lane"
+
+
+async def listen(dsn: str) -> AsyncIterator[str]:
     """One item for every hint that there may be something to claim. Raises DatabaseUnavailable when the connection
     ends.
 
@@ -278,5 +282,5 @@ async def listen(dsn: str) -> AsyncIterator[None]:
         )
         async with connection:
             await connection.execute(queries()["worker.listen"].text)
-            async for _ in connection.notifies():
-                yield None
+            async for hint in connection.notifies():
+                yield hint.payload

@@ -92,6 +92,7 @@ class ClaimLoop:
         self._host, self._store, self._hand, self._clock, self._lanes = host, store, hand, clock, lanes
         self._poll_seconds = poll_seconds
         self._look_at = 0.0
+        self._hinted = False
         self._known_lanes: list[int] = []
         self._lanes_at = 0.0
         self._wake = asyncio.Event()
@@ -101,9 +102,14 @@ class ClaimLoop:
         self._wake.set()
 
     def look_now(self) -> None:
-        """There may be something to claim."""
+        """There may be something to claim, even if a claim that is under way finds nothing."""
         self._look_at = 0.0
+        self._hinted = True
         self._wake.set()
+
+    def forget_lanes(self) -> None:
+        """There is a new lane: ask for the list before the next claim."""
+        self._known_lanes = []
 
     async def run(self) -> None:
         """Until ``finished``."""
@@ -174,10 +180,11 @@ class ClaimLoop:
         """The fused call, and what to do when its answer is no or none."""
         hand = self._hand
         token = uuid.uuid4()
+        self._hinted = False
         lanes = await self._lanes_to_claim() if free + prefetch else []
         if not lanes:
             free = prefetch = 0
-            self._look_at = boot_seconds() + self._poll_seconds
+            self._look_at = 0.0 if self._hinted else boot_seconds() + self._poll_seconds
         hand.settled(successes)  # optimistic: drained tokens travel in the same call
         drained, hand.drained = hand.drained, []
         hand.asked += free + prefetch
@@ -233,7 +240,8 @@ class ClaimLoop:
         self._lanes.advance(rows, lanes, outlook, exhausted=exhausted)
         if exhausted:
             seconds = self._clock.seconds_until(outlook.next_due)
-            self._look_at = boot_seconds() + min(self._poll_seconds, max(seconds, 0.0) if seconds is not None else 1e9)
+            wait = self._poll_seconds if seconds is None else min(self._poll_seconds, max(seconds, 0.0))
+            self._look_at = 0.0 if self._hinted else boot_seconds() + wait
 
     async def _lanes_to_claim(self) -> list[int]:
         now = boot_seconds()

@@ -17,7 +17,7 @@ import structlog
 from slotkeeper.database_clock import DatabaseClock, boot_seconds
 from slotkeeper.errors import DatabaseError, SlotkeeperError
 from slotkeeper.sdk import Task, registered_tasks
-from slotkeeper.store.worker import Answer, ClaimedRow, Outlook, WorkerStore, listen
+from slotkeeper.store.worker import NEW_LANE, Answer, ClaimedRow, Outlook, WorkerStore, listen
 from slotkeeper.worker.action import Actions, make_run
 from slotkeeper.worker.async_handlers import AsyncHandlers
 from slotkeeper.worker.attempt import (
@@ -376,7 +376,10 @@ class Supervisor:
         """Hints from the database wake an idle worker; without them it polls."""
         while True:
             with contextlib.suppress(SlotkeeperError):
-                async for _ in listen(self._settings.dsn):
+                async for hint in listen(self._settings.dsn):
+                    if hint == NEW_LANE:
+                        for loop in self._claim_loops:
+                            loop.forget_lanes()
                     self._look_now()
             await asyncio.sleep(self._settings.poll_seconds)
 
