@@ -1,19 +1,22 @@
 """No-op runs drained by one worker process: fenced, history kept, synchronous commit on; as a ratio to the yardstick.
 
-Three kinds: ad-hoc rows, scheduled rows of ``Allow`` schedules, and exclusive rows (one per owner at a time). Counts
-are
-checked: every run has exactly one outcome.
+Three kinds: ad-hoc rows, scheduled rows of ``Allow`` schedules, and exclusive rows (one per owner). Counts are checked: every
+run has exactly one outcome. Then scheduled rows again, in pairs without and with a snapshot that somebody holds open in the
+same database while all of them pass, as a ratio of the two.
+
+    drain.py [ad-hoc] [scheduled] [exclusive] [held]
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,10 @@ import psycopg
 from server import Server, benchmark_server
 from yardstick import yardstick
 
-ROWS = int(os.environ.get("BENCH_ROWS", "300000"))
+ROWS = int(os.environ.get("BENCH_ROWS", "200000"))
 REPETITIONS = int(os.environ.get("BENCH_REPETITIONS", "3"))
-OWNERS = 5_000
+#: Schedules of an ``Allow`` kind share this many owners; an exclusive row needs one of its own.
+_OWNERS = 100
 
 _AD_HOC = """
 insert into slotkeeper.run (run_at, lane, max_attempts, trigger, task, payload)
@@ -34,87 +38,123 @@ _SCHEDULED = """
 insert into slotkeeper.run (owner, slot, run_at, version, lane, max_attempts, trigger, exclusive)
 select s.owner, '2020-01-01'::timestamptz + k.n * interval '1 minute', clock_timestamp(), s.version,
        slotkeeper.lane_of('default', 'default', 0::smallint), 6, 0, %(exclusive)s
-  from slotkeeper.schedule s cross join generate_series(1, greatest(%(rows)s / %(owners)s, 1)) k(n)
- where s.id <= %(owners)s
+  from slotkeeper.schedule s cross join generate_series(1, %(slots)s) k(n)
+"""
+_ADD_SCHEDULES = """
+select slotkeeper.store_schedule_v1(
+  'default', 'default', 'bench-' || n, 'uid', 1, '1', false, null, '{"cron": ["0 0 31 2 *"], "task": "noop"}', '{}', 'hash',
+  'noop', 'default', 0::smallint, %(overlap)s::smallint, 1::smallint, 100, null, 0, 60, 6::smallint, 30, 900, null, null,
+  clock_timestamp(), null, null, true)
+  from generate_series(1, %(count)s) n
 """
 
 
-def add_schedules(connection: psycopg.Connection[Any], count: int, *, overlap: int) -> None:
-    """``count`` schedules of the task ``noop`` that never fall due by themselves."""
-    connection.execute(
-        "select slotkeeper.store_schedule_v1('default', 'default', 'bench-' || n, 'uid', 1, '1', false, null,"
-        " '{\"cron\": [\"0 0 31 2 *\"], \"task\": \"noop\"}', '{}', 'hash', 'noop', 'default', 0::smallint,
-        %s::smallint,"
-        " 1::smallint, 100, null, 0, 60, 6::smallint, 30, 900, null, null, clock_timestamp(), null, null, true)"
-        " from generate_series(1, %s) n",
-        (overlap, count),
-    )
+def fill_ad_hoc(connection: psycopg.Connection[Any]) -> int:
+    """Due ad-hoc rows."""
+    return connection.execute(_AD_HOC, {"rows": ROWS}).rowcount
 
 
-def fill(kind: str) -> Callable[[psycopg.Connection[Any]], int]:
-    """How to fill the table with due rows of one kind; returns how many there are."""
-
-    def ad_hoc(connection: psycopg.Connection[Any]) -> int:
-        return connection.execute(_AD_HOC, {"rows": ROWS}).rowcount
-
-    def scheduled(connection: psycopg.Connection[Any]) -> int:
-        add_schedules(connection, 100, overlap=3)
-        return connection.execute(_SCHEDULED, {"rows": ROWS, "owners": 100, "exclusive": False}).rowcount
-
-    def exclusive(connection: psycopg.Connection[Any]) -> int:
-        """One row for each of many owners: the exclusive index and the promotion probe at every finish."""
-        add_schedules(connection, ROWS // 3, overlap=0)
-        return connection.execute(_SCHEDULED, {"rows": ROWS // 3, "owners": ROWS // 3, "exclusive": True}).rowcount
-
-    return {"ad-hoc": ad_hoc, "scheduled": scheduled, "exclusive": exclusive}[kind]
+def fill_scheduled(connection: psycopg.Connection[Any]) -> int:
+    """Due rows of schedules whose runs may overlap."""
+    connection.execute(_ADD_SCHEDULES, {"overlap": 3, "count": _OWNERS})
+    return connection.execute(_SCHEDULED, {"slots": ROWS // _OWNERS, "exclusive": False}).rowcount
 
 
-def drain(server: Server, rows: int) -> float:
-    """Runs per second of one worker process, from its first to its last outcome, by the database's clock."""
+def fill_exclusive(connection: psycopg.Connection[Any]) -> int:
+    """One row for each of many owners: the exclusive index, and the promotion probe at every finish."""
+    connection.execute(_ADD_SCHEDULES, {"overlap": 0, "count": ROWS // 4})
+    return connection.execute(_SCHEDULED, {"slots": 1, "exclusive": True}).rowcount
+
+
+KINDS: dict[str, Callable[[psycopg.Connection[Any]], int]] = {
+    "ad-hoc": fill_ad_hoc,
+    "scheduled": fill_scheduled,
+    "exclusive": fill_exclusive,
+}
+
+
+def drain(server: Server, fill: Callable[[psycopg.Connection[Any]], int], *, hold: bool = False) -> float:
+    """Runs per second of one worker process, from its first claim to its last outcome, by the database's clock."""
+    server.recreate()
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("set synchronous_commit = off")
+        rows = fill(connection)
+        connection.execute("vacuum analyze slotkeeper.run")
+    with _held_snapshot(server.dsn) if hold else contextlib.nullcontext():
+        return _drain(server, rows)
+
+
+@contextlib.contextmanager
+def _held_snapshot(dsn: str) -> Iterator[None]:
+    with psycopg.connect(dsn) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("select count(*) from slotkeeper.lane")
+        yield
+
+
+def _drain(server: Server, rows: int) -> float:
     worker = subprocess.Popen(
-        [sys.executable, "-m", "slotkeeper.cli", "worker", "--dsn", server.dsn, "--app", "noop_app", "--log-level", "warning"],
+        [sys.executable, "-m", "slotkeeper.cli", "worker", "--dsn", server.dsn, "--app", "noop_app"]
+        + ["--log-level", "warning"],
         cwd=Path(__file__).parent,
     )
     try:
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             while True:
-                time.sleep(0.1)
-                done, seconds, distinct = connection.execute(
-                    "select count(*), extract(epoch from max(finished_at) - min(first_started_at))::float8,"
-                    " count(distinct id) from slotkeeper.run_done where outcome = 0"
-                ).fetchone() or (0, 0.0, 0)
-                if done >= rows:
-                    if (done, distinct) != (rows, rows):
-                        raise RuntimeError(f"{rows} runs, {done} outcomes of {distinct} runs")
-                    return float(rows / seconds)
+                time.sleep(0.25)
+                left = connection.execute("select count(*) from slotkeeper.run").fetchone() or (rows,)
+                if left[0] == 0:
+                    return _checked_rate(connection, rows)
                 if worker.poll() is not None:
-                    raise RuntimeError(f"the worker ended with {worker.returncode} after {done} of {rows} runs")
+                    raise RuntimeError(f"the worker ended with {worker.returncode}, {left[0]} of {rows} runs are left")
     finally:
         worker.terminate()
         worker.wait(60)
 
 
+def _checked_rate(connection: psycopg.Connection[Any], rows: int) -> float:
+    done, distinct, seconds = connection.execute(
+        "select count(*), count(distinct id), extract(epoch from max(finished_at) - min(first_started_at))::float8"
+        " from slotkeeper.run_done where outcome = 0"
+    ).fetchone() or (0, 0, 1.0)
+    if (done, distinct) != (rows, rows):
+        raise RuntimeError(f"{rows} runs, but {done} outcomes of {distinct} runs")
+    return float(rows / seconds)
+
+
+def _say(**figures: object) -> None:
+    print(json.dumps({**figures, "load": os.getloadavg()[0]}), flush=True)
+
+
+def ratio_to_yardstick(server: Server, kind: str) -> float:
+    """One drain between two yardsticks."""
+    before = yardstick(server.other_dsn, server.programs)
+    rate = drain(server, KINDS[kind])
+    after = yardstick(server.other_dsn, server.programs)
+    ratio = rate / ((before + after) / 2)
+    _say(drain=kind, runs_per_second=round(rate), before=round(before), after=round(after), ratio=round(ratio, 2))
+    return ratio
+
+
+def ratio_of_held(server: Server) -> float:
+    """One drain without and one with a snapshot held open."""
+    free = drain(server, fill_scheduled)
+    held = drain(server, fill_scheduled, hold=True)
+    _say(drain="held", free=round(free), held=round(held), ratio=round(held / free, 2))
+    return held / free
+
+
 def main() -> None:
     """Prints one JSON line per repetition and one summary per kind."""
-    kinds = sys.argv[1:] or ["ad-hoc", "scheduled", "exclusive"]
     with benchmark_server() as server:
-        for kind in kinds:
-            ratios = []
-            for _ in range(REPETITIONS):
-                server.recreate()
-                with psycopg.connect(server.dsn, autocommit=True) as connection:
-                    connection.execute("set synchronous_commit = off")
-                    rows = fill(kind)(connection)
-                    connection.execute("vacuum analyze slotkeeper.run")
-                before = yardstick(server.other_dsn, server.programs)
-                rate = drain(server, rows)
-                after = yardstick(server.other_dsn, server.programs)
-                ratio = rate / ((before + after) / 2)
-                ratios.append(ratio)
-                print(json.dumps({"benchmark": "drain", "kind": kind, "runs_per_second": round(rate), "before": round(before),
-                                  "after": round(after), "ratio": round(ratio, 2), "load": os.getloadavg()[0]}),
-                                  flush=True)  # fmt: skip
-            print(f"drain {kind}: {statistics.median(ratios):.2f} R (of {', '.join(f'{r:.2f}' for r in ratios)})", flush=True)
+        for kind in sys.argv[1:] or [*KINDS, "held"]:
+            ratios = sorted(
+                ratio_of_held(server) if kind == "held" else ratio_to_yardstick(server, kind)
+                for _ in range(REPETITIONS)
+            )
+            unit = "of unheld" if kind == "held" else "R"
+            spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+            print(f"drain {kind}: {statistics.median(ratios):.2f} {unit} ({spread})", flush=True)
 
 
 if __name__ == "__main__":

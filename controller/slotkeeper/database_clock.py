@@ -23,9 +23,13 @@ class DatabaseClock:
         self._told: datetime | None = None
         self._at = 0.0
 
-    def tell(self, moment: datetime) -> None:
-        """``moment`` was the database's time just now."""
-        self._told, self._at = moment, boot_seconds()
+    def tell(self, moment: datetime, sent: float) -> None:
+        """``moment`` was the database's time in an answer to what was sent at ``sent`` (boot_seconds).
+
+        Counted from then, an answer that came late (a slow call, a frozen process) never makes the database's clock look as
+        if it had been set forward.
+        """
+        self._told, self._at = moment, sent
 
     def expected(self) -> datetime | None:
         """The database's time by our own clock; None before it was told once."""

@@ -85,7 +85,7 @@ class DevFiles:
 
     def _apply(self, manifest: Manifest, loaded: Loaded) -> None:
         before = self._applied.get(manifest.key)
-        obj = apply_defaults(manifest.object)
+        obj: dict[str, Any] = dict(apply_defaults(manifest.object))
         if before is not None and _content(before) == _content(obj):
             return
         # A time is a generation that rises at every edit, over restarts too.

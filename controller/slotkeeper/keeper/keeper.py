@@ -41,9 +41,10 @@ class Keeper:
 
     def reap(self) -> float:
         """Gives back what dead workers held; returns the seconds until the next look."""
+        sent = boot_seconds()
         reaped = reap(self._reap_session, self._clock.expected(), starting=not self._reaped_before)
         self._reaped_before = True
-        self._clock.tell(reaped.moment)
+        self._clock.tell(reaped.moment, sent)
         if reaped.given_back or reaped.dead:
             _log.warning("leases_lost", given_back=reaped.given_back, dead=reaped.dead)
         if reaped.skipped:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -164,7 +164,7 @@ def _parse_grant(grant: str) -> tuple[str, str]:
 
 def _text(file: Path) -> LiteralString:
     # The files are part of the program, so their text is as literal as a string in it.
-    return cast(LiteralString, file.read_text(encoding="utf-8"))
+    return file.read_text(encoding="utf-8")
 
 
 def _checksum(file: Path) -> str:

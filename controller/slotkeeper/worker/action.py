@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
+from slotkeeper.errors import SlotkeeperError
 from slotkeeper.sdk import Run
 from slotkeeper.spec import CommandAction, JobScheduleSpec, TaskAction, parse_spec
 from slotkeeper.store.versions import OwnerVersion, StoredVersion
@@ -103,6 +104,18 @@ class AdHocAction(Action):
 _AD_HOC = AdHocAction()
 
 
+class UnreadableAction(AdHocAction):
+    """A version whose spec this worker does not understand (a newer controller stored it): another worker may."""
+
+    def __init__(self, stored: StoredVersion | None, problem: str) -> None:
+        super().__init__()
+        self.kind = self.task = "unreadable"
+        self.payload = "{}"
+        self.problem = problem
+        if stored is not None:
+            self.namespace, self.schedule = stored.namespace, f"{stored.namespace}/{stored.name}"
+
+
 class Actions:
     """The actions of the versions that this worker has seen; asks the database for those it has not."""
 
@@ -110,13 +123,18 @@ class Actions:
         self._known: OrderedDict[OwnerVersion, Action] = OrderedDict()
 
     async def learn(self, rows: Iterable[ClaimedRow], store: WorkerStore) -> None:
-        """Makes sure that every row's action is known."""
-        missing = {(row.owner, row.version) for row in rows if row.owner is not None and row.version is not None}
-        missing -= self._known.keys()
+        """Makes sure that every row's action is known. Raises what the database raises."""
+        wanted = {(row.owner, row.version) for row in rows if row.owner is not None and row.version is not None}
+        missing = wanted - self._known.keys()
         if missing:
-            for key, stored in (await store.versions(missing)).items():
-                self._known[key] = Action(stored)
-        while len(self._known) > _KEPT:
+            found = await store.versions(missing)
+            for key in missing:
+                self._known[key] = _read(found.get(key))
+        if len(self._known) <= _KEPT:
+            return
+        for key in wanted:
+            self._known.move_to_end(key)
+        while len(self._known) > max(_KEPT, len(wanted)):
             self._known.popitem(last=False)
 
     def of(self, row: ClaimedRow) -> Action:
@@ -124,6 +142,15 @@ class Actions:
         if row.owner is None or row.version is None:
             return _AD_HOC
         return self._known[row.owner, row.version]
+
+
+def _read(stored: StoredVersion | None) -> Action:
+    if stored is None:
+        return UnreadableAction(None, "its version is not stored")
+    try:
+        return Action(stored)
+    except SlotkeeperError as error:
+        return UnreadableAction(stored, str(error))
 
 
 def make_run(row: ClaimedRow, action: Action, token: uuid.UUID, moment: datetime) -> Run:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from slotkeeper.database_clock import boot_seconds
 from slotkeeper.sdk import Task
-from slotkeeper.worker.attempt import DONE, UNSTARTED, Attempt
+from slotkeeper.worker.attempt import DONE, Attempt
 from slotkeeper.worker.judge import judge_error
 
 #: A runner that finds one quick handler after another lets the others have a turn after so many.
@@ -30,6 +30,7 @@ class AsyncHandlers:
         self._queue: deque[tuple[Attempt, Task]] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._runners: set[asyncio.Task[None]] = set()
+        self._closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="async-handlers", daemon=True)
         self._thread.start()
@@ -60,6 +61,7 @@ class AsyncHandlers:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        self._closing = True
         for runner in self._runners:
             runner.cancel()
         if self._runners:
@@ -93,11 +95,8 @@ class AsyncHandlers:
                 self._idle.append(idle)
                 await idle
                 continue
-            now = boot_seconds()
-            if attempt.start_before and now > attempt.start_before:
-                attempt.outcome = UNSTARTED
-            else:
-                attempt.handle, attempt.began = runner, now
+            if attempt.begin(boot_seconds()):
+                attempt.handle = runner
                 await self._handle(attempt, task)
                 attempt.handle = None
             attempt.ended = boot_seconds()
@@ -110,13 +109,11 @@ class AsyncHandlers:
         try:
             await task.handler(attempt.run)
             attempt.outcome = DONE
-        except asyncio.CancelledError as error:
-            runner = asyncio.current_task()
-            if not attempt.stop_reason and runner is not None and runner.cancelling():
-                raise  # the loop is being closed
-            if runner is not None:
-                while runner.cancelling():
-                    runner.uncancel()
+        except BaseException as error:  # noqa: BLE001 - SystemExit is an outcome too: it would end the loop of all the others
+            if self._closing and isinstance(error, asyncio.CancelledError):
+                raise
             attempt.outcome = judge_error(attempt, error)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is an outcome
-            attempt.outcome = judge_error(attempt, error)
+        # A handler may have swallowed its cancellation: the next one in this task must not inherit it.
+        runner = asyncio.current_task()
+        while runner is not None and runner.cancelling():
+            runner.uncancel()

@@ -66,6 +66,17 @@ class Attempt:
     reported: bool = False
     handle: Any = None
 
+    def begin(self, now: float) -> bool:
+        """Whether its handler may begin at ``now``; if not, its outcome is set: it is too late, or it was stopped while it waited."""
+        if self.stop_reason:
+            self.outcome = self.stopped_outcome()
+        elif self.start_before and now > self.start_before:
+            self.outcome = UNSTARTED
+        else:
+            self.began = now
+            return True
+        return False
+
     def stopped_outcome(self) -> Outcome:
         """The outcome of an attempt that stopped because it was asked to."""
         if self.stop_reason == DEADLINE:

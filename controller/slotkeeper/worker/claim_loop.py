@@ -74,7 +74,9 @@ class ClaimHost(Protocol):
     def lease_lost(self) -> None: ...
     def answered(self, attempt: Attempt, answer: Answer) -> None: ...
     def recorded(self, attempts: Sequence[Attempt]) -> None: ...
-    async def accept(self, store: WorkerStore, token: uuid.UUID, rows: list[ClaimedRow], outlook: Outlook) -> None: ...
+    async def accept(
+        self, store: WorkerStore, worker: int, token: uuid.UUID, rows: list[ClaimedRow], outlook: Outlook
+    ) -> None: ...
 
 
 class ClaimLoop:
@@ -169,6 +171,8 @@ class ClaimLoop:
         if self._hand.successes:
             until = min(until, self._hand.oldest_success + FLUSH_SECONDS)
         until = min(until, now + self._poll_seconds)
+        if self._hand.returns:
+            until = now  # more than fit in one call, or a call that failed
         if until > now:
             try:
                 await asyncio.wait_for(self._wake.wait(), until - now)
@@ -177,20 +181,35 @@ class ClaimLoop:
         self._wake.clear()
 
     async def _work(self, successes: list[Attempt], free: int, prefetch: int) -> None:
-        """The fused call, and what to do when its answer is no or none."""
+        """The fused call. Until its answer has been dealt with, what it asks for counts as held, and nobody finishes."""
         hand = self._hand
+        hand.calls += 1
+        hand.asked += free + prefetch
+        try:
+            await self._call(successes, free, prefetch)
+        finally:
+            hand.asked -= free + prefetch
+            hand.calls -= 1
+
+    async def _call(self, successes: list[Attempt], free: int, prefetch: int) -> None:
+        """The call, and what to do when its answer is no or none."""
+        hand, worker = self._hand, self._host.worker_id
         token = uuid.uuid4()
         self._hinted = False
-        lanes = await self._lanes_to_claim() if free + prefetch else []
+        try:
+            lanes = await self._lanes_to_claim() if free + prefetch else []
+        except SlotkeeperError:
+            hand.successes.extendleft(reversed(successes))
+            raise
         if not lanes:
             free = prefetch = 0
             self._look_at = 0.0 if self._hinted else boot_seconds() + self._poll_seconds
         hand.settled(successes)  # optimistic: drained tokens travel in the same call
         drained, hand.drained = hand.drained, []
-        hand.asked += free + prefetch
+        sent = boot_seconds()
         try:
             rows, outlook = await self._store.work(
-                self._host.worker_id, token, lanes, self._lanes.bounds, self._lanes.outlook.moment if self._lanes.outlook else None,
+                worker, token, lanes, self._lanes.bounds, self._lanes.outlook.moment if self._lanes.outlook else None,
                 free=free, prefetch=prefetch, drained=drained,
                 successes=Successes([attempt.row for attempt in successes], list({attempt.batch.token for attempt in successes})),
             )  # fmt: skip
@@ -198,24 +217,25 @@ class ClaimLoop:
             hand.drained += drained
             hand.reopen(successes)  # recorded one by one, which answers per run
             if isinstance(error, DatabaseUnavailable) and free + prefetch:
-                await self._resend(token, lanes, free, prefetch)
+                await self._resend(worker, token, lanes, free, prefetch)
             elif not isinstance(error, FinishRefused):
                 raise
             return
-        finally:
-            hand.asked -= free + prefetch
+        self._clock.tell(outlook.moment, sent)
         if successes:
             self._host.recorded(successes)
-        await self._accepted(token, rows, lanes, outlook, asked=free + prefetch)
+        if rows:
+            await self._host.accept(self._store, worker, token, rows, outlook)
+        self._looked(rows, lanes, outlook, asked=free + prefetch)
 
-    async def _resend(self, token: uuid.UUID, lanes: list[int], free: int, prefetch: int) -> None:
+    async def _resend(self, worker: int, token: uuid.UUID, lanes: list[int], free: int, prefetch: int) -> None:
         """The answer to a claim was lost: ask for the same runs until the database answers, before a new token is
         used.
         """
         while not self._host.finished():
             try:
                 rows, outlook = await self._store.work(
-                    self._host.worker_id, token, lanes, {}, None, free=free, prefetch=prefetch, resend=True,
+                    worker, token, lanes, {}, None, free=free, prefetch=prefetch, resend=True,
                     successes=Successes([], []), drained=[],
                 )  # fmt: skip
             except (DatabaseUnavailable, DatabaseBusy):
@@ -225,15 +245,12 @@ class ClaimLoop:
                 # Whatever was claimed has been given to others, or will be.
                 self._host.lease_lost()
                 return
-            await self._accepted(token, rows, lanes, outlook, asked=0)
+            if rows:
+                await self._host.accept(self._store, worker, token, rows, outlook)
             return
 
-    async def _accepted(
-        self, token: uuid.UUID, rows: list[ClaimedRow], lanes: list[int], outlook: Outlook, *, asked: int
-    ) -> None:
-        self._clock.tell(outlook.moment)
-        if rows:
-            await self._host.accept(self._store, token, rows, outlook)
+    def _looked(self, rows: list[ClaimedRow], lanes: list[int], outlook: Outlook, *, asked: int) -> None:
+        """How far the lanes have been seen, and when to look again."""
         if not asked:
             return
         exhausted = len(rows) < asked

@@ -14,7 +14,7 @@ def error_text(error: BaseException) -> str:
     """What ``error`` says, cleaned and cut; the fallback text when it cannot even say it."""
     try:
         return clean(str(error))
-    except Exception:  # noqa: BLE001 - a broken __str__ must not stop the outcome from being recorded
+    except BaseException:  # noqa: BLE001 - a broken __str__ must not stop the outcome from being recorded
         return _FALLBACK
 
 

@@ -5,6 +5,7 @@ Touched by the supervisor's loop alone, but for ``report``, which executors call
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ class Hand:
         self._concurrency = concurrency
         self._wake = wake
         self._reported: deque[Attempt] = deque()
+        self._reporting = threading.Lock()
         # Mean seconds of a handler by kind of action; the slowest kind decides, so that none is prefetched behind
         # another.
         self._means: dict[str, float] = {}
@@ -35,6 +37,7 @@ class Hand:
         self.returns: deque[Attempt] = deque()
         self.drained: list[uuid.UUID] = []
         self.asked = 0
+        self.calls = 0
         self.oldest_success = 0.0
 
     def take(self, attempts: Sequence[Attempt]) -> None:
@@ -43,11 +46,13 @@ class Hand:
 
     def report(self, attempt: Attempt) -> None:
         """An attempt has its outcome; from any thread. Only the first word on an attempt counts."""
-        if attempt.reported:
-            return
-        attempt.reported = True
-        self._reported.append(attempt)
-        if len(self._reported) == 1:
+        with self._reporting:  # two threads at once: each would see the other's, and nobody would wake the loop
+            if attempt.reported:
+                return
+            attempt.reported = True
+            self._reported.append(attempt)
+            first = len(self._reported) == 1
+        if first:
             self._wake()
 
     def collect(self) -> None:
@@ -98,5 +103,5 @@ class Hand:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is held and nothing is left to record."""
-        return not self.attempts and not self._reported
+        """Whether nothing is held, nothing is left to record, and no answer of the database can change that."""
+        return not (self.attempts or self._reported or self.calls)

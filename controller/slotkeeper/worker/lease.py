@@ -60,6 +60,10 @@ class Lease:
             return True
         return now - self._good > self._settings.fence_seconds and now > self._grace_until
 
+    def doubtful(self) -> bool:
+        """Whether the lease may have ended: a beat renews it while nobody has noticed, so we must not reap ourselves first."""
+        return boot_seconds() - self._good > self._settings.fence_seconds
+
     def beat_now(self) -> None:
         """The next beat is sent at once."""
         self._wake.set()

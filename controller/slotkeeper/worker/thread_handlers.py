@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from typing import Any
 
 from slotkeeper.database_clock import boot_seconds
-from slotkeeper.sdk import Task
-from slotkeeper.worker.attempt import DONE, UNSTARTED, Attempt
+from slotkeeper.sdk import NonRetryable, Task
+from slotkeeper.worker.attempt import DONE, Attempt
 from slotkeeper.worker.judge import judge_error
 
 
@@ -57,11 +58,7 @@ class ThreadHandlers:
             if entry is None:
                 return
             attempt, task = entry
-            now = boot_seconds()
-            if attempt.start_before and now > attempt.start_before:
-                attempt.outcome = UNSTARTED
-            else:
-                attempt.began = now
+            if attempt.begin(boot_seconds()):
                 self._handle(attempt, task)
             attempt.ended = boot_seconds()
             self._ended_one()
@@ -73,7 +70,19 @@ class ThreadHandlers:
 
     def _handle(self, attempt: Attempt, task: Task) -> None:
         try:
-            task.handler(attempt.run)
+            result = task.handler(attempt.run)
+            if isinstance(result, (Coroutine, Generator, AsyncGenerator)):
+                raise _not_run(task, result)
             attempt.outcome = DONE
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is an outcome too, not the end of its thread
             attempt.outcome = judge_error(attempt, error)
+
+
+def _not_run(task: Task, result: Coroutine[Any, Any, Any] | Generator[Any, Any, Any] | AsyncGenerator[Any, Any]) -> NonRetryable:
+    """What a decorator hid, or a ``yield`` made, is no work that was done: calling such a function runs nothing of it."""
+    if isinstance(result, (Coroutine, Generator)):
+        result.close()
+    return NonRetryable(
+        f"the handler {task.name!r} returned a {type(result).__name__} and did nothing:"
+        " it must be a plain function or an 'async def', under decorators that keep it one"
+    )
