@@ -26,8 +26,8 @@ class DatabaseClock:
     def tell(self, moment: datetime, sent: float) -> None:
         """``moment`` was the database's time in an answer to what was sent at ``sent`` (boot_seconds).
 
-        Counted from then, an answer that came late (a slow call, a frozen process) never makes the database's clock look as
-        if it had been set forward.
+        Counted from then, an answer that came late (a slow call, a frozen process) never makes the database's clock
+        look as if it had been set forward.
         """
         self._told, self._at = moment, sent
 

@@ -295,3 +295,35 @@ begin
   end if;
   return v_more;
 end $$;
+
+-- success_due_since: from which instant the next success is expected: the last success, creation, acceptance or resume.
+create or replace function slotkeeper.success_due_since(s slotkeeper.schedule, t slotkeeper.schedule_state)
+returns timestamptz language sql immutable
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  select greatest(t.last_success_at, s.created_at, s.timing_since);
+$$;
+
+-- stale_success_due_v1: schedules whose success_due was computed from something that has moved on.
+create or replace function slotkeeper.stale_success_due_v1(p_limit integer)
+returns table (id bigint, owner bigint, version integer, last_success_at timestamptz, created_at timestamptz,
+               timing_since timestamptz, since timestamptz)
+language sql stable security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  select s.id, s.owner, s.version, t.last_success_at, s.created_at, s.timing_since, slotkeeper.success_due_since(s, t)
+    from schedule s join schedule_state t on t.schedule = s.id
+   where s.retired_at is null
+     and (t.due_version is distinct from s.version or t.due_since is distinct from greatest(t.last_success_at, s.created_at, s.timing_since))
+   limit p_limit;
+$$;
+
+-- store_success_due_v1: what the keeper computed; null where none is expected.
+create or replace function slotkeeper.store_success_due_v1(
+  p_ids bigint[], p_versions integer[], p_since timestamptz[], p_due timestamptz[]) returns void
+language sql security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  update schedule_state t set success_due = k.due, due_since = k.since, due_version = k.version
+    from unnest(p_ids, p_versions, p_since, p_due) k(id, version, since, due) where t.schedule = k.id;
+$$;

@@ -32,7 +32,7 @@ select s.cluster, s.id, s.owner, s.namespace, s.name, s.uid, s.generation, s.ver
 create or replace function slotkeeper.schedule_ids(p_cluster text, p_namespaces text[], p_names text[]) returns bigint[]
 language sql stable
 set search_path = pg_catalog, slotkeeper, pg_temp
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
+set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
 as $$
   select coalesce(array_agg(i.id order by i.id), '{}')
     from unnest(p_namespaces, p_names) k(namespace, name)
@@ -46,7 +46,7 @@ create or replace function slotkeeper.schedules_v1(p_cluster text, p_namespaces 
 returns setof slotkeeper.stored_schedule
 language plpgsql stable security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
+set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
 as $$
 begin
   if p_namespaces is null then
@@ -63,7 +63,7 @@ create or replace function slotkeeper.lock_schedules_v1(p_cluster text, p_namesp
 returns setof slotkeeper.stored_schedule
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
+set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
 as $$
 declare
   v_ids bigint[] := slotkeeper.schedule_ids(p_cluster, p_namespaces, p_names);
@@ -175,7 +175,7 @@ as $$
 declare
   r slotkeeper.run;
 begin
-  for r in select l.* from run l where l.owner = p_owner order by l.id for update loop
+  for r in select l.* from run l where l.owner = p_owner order by l.slot for update loop
     perform slotkeeper.cancel_run(r, p_reason);
   end loop;
 end $$;
@@ -229,7 +229,7 @@ returns table (owner bigint, version integer, cluster text, namespace text, name
                spec jsonb, payload text, generation bigint)
 language sql stable security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
+set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off
 as $$
   select o.id, v.version, s.cluster, s.namespace, s.name, o.label, o.kind, v.spec, v.payload, v.generation
     from unnest(p_owners, p_versions) k(owner, version) join owner o on o.id = k.owner

@@ -55,6 +55,8 @@ select s.cluster, s.namespace, s.name, l.queue, s.suspended, s.held,
          where r.owner = s.owner and not r.behind and r.state = 0 and r.run_at <= clock_timestamp()) as oldest_pending_age,
        case when u.success_at > coalesce(t.last_success_at, '-infinity') then 0 else t.missed end + coalesce(u.missed, 0) as missed,
        s.next_slot,
+       case when not (s.suspended or s.held or s.unwatched) and t.due_version = s.version
+             and t.due_since >= greatest(t.last_success_at, s.created_at, s.timing_since) then t.success_due end as success_due,
        greatest(t.last_success_at, u.success_at) as last_success_at, greatest(t.last_failure_at, u.failure_at) as last_failure_at,
        greatest(t.last_slot, u.last_slot) as last_slot,
        greatest(t.last_skip_slot, u.skip_slot) as last_skip_slot,

@@ -12,7 +12,7 @@ create or replace function slotkeeper.finish_v1(
 returns table (id bigint, answer text, became text, run_at timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

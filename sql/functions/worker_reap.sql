@@ -9,7 +9,7 @@ create or replace function slotkeeper.reap_v1(p_expected timestamptz, p_starting
   out given_back integer, out dead integer, out skipped integer, out paused_until timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
-set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 as $$
 declare
   w slotkeeper.worker;
@@ -18,10 +18,11 @@ begin
   given_back := 0;
   dead := 0;
   paused_until := slotkeeper.pause_reaping(p_expected, p_starting);
-  skipped := slotkeeper.skip_late();
+  skipped := 0;
   if paused_until > clock_timestamp() then
-    return;
+    return;  -- a clock that was set forward must not make slots late either
   end if;
+  skipped := slotkeeper.skip_late();
   for w in select e.* from worker e where e.lease_until < statement_timestamp() order by e.id limit 20 for update skip locked
   loop
     v_taken := slotkeeper.take_from_worker(w);
@@ -153,7 +154,7 @@ end $$;
 create or replace function slotkeeper.skip_late() returns integer
 language plpgsql
 set search_path = pg_catalog, slotkeeper, pg_temp
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
   v_owners bigint[];

@@ -23,7 +23,7 @@ returns table (id bigint, address tid, owner bigint, slot timestamptz, run_at ti
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 -- Statistics taken while the tables were empty must not choose the plan (measured: 0.19 of the rate without pins).
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
 set enable_sort = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column

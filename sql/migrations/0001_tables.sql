@@ -114,8 +114,13 @@ create table slotkeeper.schedule_state (
   last_skip_slot    timestamptz,
   last_skip_reason  text,
   last_skip_at      timestamptz,
-  missed            bigint not null default 0
+  missed            bigint not null default 0,
+  success_due       timestamptz,
+  due_since         timestamptz,
+  due_version       integer
 ) with (fillfactor = 50);
+comment on column slotkeeper.schedule_state.success_due is
+  'By when it should have succeeded again, computed from due_since and due_version; stale when they have moved on.';
 comment on table slotkeeper.schedule_state is 'Last outcomes and counters, folded from state_delta; never scanned from history.';
 
 create table slotkeeper.state_delta (

@@ -17,3 +17,11 @@ select slotkeeper.ensure_partitions_v1((clock_timestamp() at time zone 'UTC')::d
 -- name: keeper.retain
 -- One step of retention; true when there is more to do.
 select slotkeeper.retain_v1(%(limit)s::integer) as more;
+
+-- name: keeper.stale_success_due
+-- Schedules whose success_due was computed from something that has moved on.
+select * from slotkeeper.stale_success_due_v1(%(limit)s::integer);
+
+-- name: keeper.store_success_due
+-- By when each of these schedules should have succeeded again; null where no success is expected.
+select slotkeeper.store_success_due_v1(%(ids)s::bigint[], %(versions)s::integer[], %(since)s::timestamptz[], %(due)s::timestamptz[]);

@@ -15,7 +15,7 @@ from slotkeeper.operator import Applied, Outcome
 from slotkeeper.operator.accept import Accepted, Refusal, accept
 from slotkeeper.operator.conditions import Figures, status_of, status_patch
 from slotkeeper.operator.rate import TokenBucket
-from slotkeeper.operator.success_due import success_due
+from slotkeeper.success_due import success_due
 from slotkeeper.store.schedules import Health
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)

@@ -133,7 +133,6 @@ def test_deciding_beside_live_rows_reads_each_schedules_own(crowd: Connection) -
         crowd.execute("select * from slotkeeper.sweep_v1()")
 
 
-@pytest.mark.xfail(reason="worker_*.sql and schedule.sql lack it still; then this mark goes")
 def test_a_pinned_function_never_compiles_its_plans(connection: Connection) -> None:
     """Before Postgres 18 a pin counts as an enormous cost, for which the server would compile: 5 times slower."""
     pinned = rows(

@@ -26,7 +26,7 @@ JOB = {
 HEALTH = {
     "cluster": TEXT, "namespace": TEXT, "name": TEXT, "queue": TEXT, "suspended": "boolean", "held": "boolean",
     "since_last_success": "interval", "last_success_slot": TIME, "dead_runs": LONG, "consecutive_dead": LONG,
-    "oldest_pending_age": "interval", "missed": LONG, "next_slot": TIME,
+    "oldest_pending_age": "interval", "missed": LONG, "next_slot": TIME, "success_due": TIME,
 }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* Of (root, image): the image of a pool where it names one, else the chart's. */}}
 {{- define "slotkeeper.image" -}}
 {{- $image := mergeOverwrite (deepCopy .root.Values.image) (.image | default dict) }}
-{{- $tag := $image.tag | default .root.Chart.AppVersion }}
+{{- $tag := $image.tag | default .root.Chart.AppVersion -}}
 image: {{ printf "%s%s%s" $image.repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag }}
 imagePullPolicy: {{ $image.pullPolicy }}
 {{- end }}
@@ -87,13 +87,13 @@ imagePullPolicy: {{ $image.pullPolicy }}
 {{- end }}
 {{- end }}
 {{- with .extraEnv }}
-{{ toYaml . }}
+{{- toYaml . }}
 {{- end }}
 {{- end }}
 
 {{/* What a pod has wherever it may run. Of a component's values. */}}
 {{- define "slotkeeper.placement" -}}
-{{- with .priorityClassName }}
+{{- with .priorityClassName -}}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .nodeSelector }}

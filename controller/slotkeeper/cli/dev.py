@@ -5,6 +5,7 @@ The quickest way to try a schedule. Not for production: its Postgres is a throw-
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -12,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,13 +29,15 @@ from slotkeeper.keeper import Keeper
 from slotkeeper.operator.apply import Applier
 from slotkeeper.store.connection import Session
 from slotkeeper.store.migrate import migrate
-from slotkeeper.store.schedules import bind_cluster
+from slotkeeper.store.schedules import bind_cluster, stored_schedules
 from slotkeeper.ticker import Ticker
 
 CLUSTER = "dev"
 _FOLDER_PREFIX = "slotkeeper-dev-"
 #: How often files are looked at (seconds).
 _LOOK_SECONDS = 0.5
+#: A worker that ends sooner than this has a fault that a restart will not mend; the longest wait until the next try.
+_SOON_SECONDS, _LONGEST_WAIT = 10.0, 30.0
 #: A worker that dies with its machine is replaced sooner here than in production.
 _LEASE_SECONDS, _POLL_SECONDS = "10", "1"
 
@@ -61,14 +65,14 @@ def dev(
     """
     set_up_logs(log_format, log_level)  # type: ignore[arg-type]
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    _stop_on_signals(stop, lambda: None)
     with _database(data) as dsn:
         click.echo(f"database: {dsn}", err=True)
         migrate(dsn)
         session = Session(dsn, "dev")
         bind_cluster(session, CLUSTER, "files", adopt=True)
-        files = DevFiles(paths, Applier(session, CLUSTER, lambda *_: True))
+        known = [schedule.key for schedule in stored_schedules(session, CLUSTER)]  # of an earlier run with --data
+        files = DevFiles(paths, Applier(session, CLUSTER, lambda *_: True), known)
         failed = _load(files)
         modules = list(app) or [path.name for path in (folder / "app.py" for folder in paths) if path.exists()]
         worker = DevWorker(dsn, modules, paths, concurrency, drain_seconds, log_format, log_level)
@@ -79,11 +83,24 @@ def dev(
     sys.exit(1 if failed else 0)
 
 
+def _stop_on_signals(stop: threading.Event, hurry: Callable[[], None]) -> None:
+    """The first Ctrl-C or SIGTERM stops; another one hurries."""
+
+    def heard(*_: object) -> None:
+        if stop.is_set():
+            hurry()
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, heard)
+
+
 def _serve(dsn: str, files: DevFiles, worker: DevWorker, stop: threading.Event) -> None:
     ticker, keeper = Ticker(dsn), Keeper(dsn)
     actors = [ticker.actor, *keeper.actors]
     for actor in actors:
         actor.start()
+    _stop_on_signals(stop, worker.hurry)
     worker.start()
     try:
         while not stop.wait(_LOOK_SECONDS):
@@ -156,10 +173,14 @@ class DevWorker:
         self._drain_seconds = drain_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._stamps: dict[Path, int] = {}
+        self._started_at = 0.0
+        self._ended_at: float | None = None
+        self._wait = 0.0
 
     def start(self) -> None:
         """Starts the process; its lines go to our stderr."""
         self._stamps = self._python_stamps()
+        self._started_at, self._ended_at = time.monotonic(), None
         search = os.pathsep.join([*map(str, self._folders), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SLOTKEEPER_")}
         self._process = subprocess.Popen(
@@ -172,13 +193,30 @@ class DevWorker:
 
     def look(self) -> None:
         """Starts it again when it has ended, or when a Python file beside the schedules has changed."""
+        changed = self._python_stamps() != self._stamps
         if self._process is None or self._process.poll() is not None:
-            click.echo("the worker has ended; starting another", err=True)
-            self.start()
-        elif self._python_stamps() != self._stamps:
+            if changed or time.monotonic() >= self._again_at():
+                self.start()
+        elif changed:
             click.echo("code has changed: the worker drains, and another starts", err=True)
             self.stop()
             self.start()
+
+    def _again_at(self) -> float:
+        """When a worker that has ended is started again: ever later while it ends soon, as code with a fault does."""
+        if self._ended_at is None:
+            self._ended_at = time.monotonic()
+            soon = self._ended_at - self._started_at < _SOON_SECONDS
+            self._wait = min(max(2 * self._wait, 1.0), _LONGEST_WAIT) if soon else 0.0
+            status = None if self._process is None else self._process.returncode
+            when = f"in {self._wait:.0f} s, or when code changes" if soon else "now"
+            click.echo(f"the worker has ended (exit status {status}); another starts {when}", err=True)
+        return self._ended_at + self._wait
+
+    def hurry(self) -> None:
+        """A second signal: its worker gives its runs back at once. May be called by a signal handler."""
+        if self._process is not None:
+            self._process.terminate()
 
     def stop(self) -> None:
         """Lets it drain."""
@@ -193,4 +231,9 @@ class DevWorker:
         self._process = None
 
     def _python_stamps(self) -> dict[Path, int]:
-        return {file: file.stat().st_mtime_ns for folder in self._folders for file in folder.glob("*.py")}
+        stamps: dict[Path, int] = {}
+        for folder in self._folders:
+            for file in folder.glob("*.py"):
+                with contextlib.suppress(OSError):  # editors replace and remove files while we look
+                    stamps[file] = file.stat().st_mtime_ns
+        return stamps

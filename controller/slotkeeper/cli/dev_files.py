@@ -5,12 +5,14 @@ Goes through the same code as the operator; knows no process and no signal.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slotkeeper.errors import DatabaseBusy
 from slotkeeper.operator.applied import Applied, Outcome
 from slotkeeper.operator.apply import Applier
 from slotkeeper.spec import Manifest, UnreadableManifest, apply_defaults, check, manifest_files, read_manifests
@@ -28,30 +30,38 @@ class Loaded:
 
 
 class DevFiles:
-    """``paths`` are files or folders. An object whose file is gone retires its schedule."""
+    """``paths`` are files or folders. An object whose file is gone retires its schedule; so do ``known`` ones without
+    a file.
+    """
 
-    def __init__(self, paths: Sequence[Path], applier: Applier) -> None:
+    def __init__(self, paths: Sequence[Path], applier: Applier, known: Iterable[tuple[str, str]] = ()) -> None:
         self._paths = paths
         self._applier = applier
-        self._applied: dict[tuple[str, str], dict[str, Any]] = {}
+        self._applied: dict[tuple[str, str], dict[str, Any]] = {key: {} for key in known}
         self._stamps: dict[Path, int] = {}
+        self._again = False
+        self._waiting: set[tuple[str, str]] = set()
 
     def stamps(self, suffixes: Sequence[str] = (".yaml", ".yml", ".json")) -> dict[Path, int]:
         """The time of the last change of every file that counts."""
         found: dict[Path, int] = {}
         for path in self._paths:
-            for file in path.iterdir() if path.is_dir() else [path]:
-                if file.suffix in suffixes and file.is_file():
-                    found[file] = file.stat().st_mtime_ns
+            with contextlib.suppress(OSError):  # editors replace and remove files while we look
+                for file in path.iterdir() if path.is_dir() else [path]:
+                    if file.suffix in suffixes and file.is_file():
+                        found[file] = file.stat().st_mtime_ns
         return found
 
     def changed(self) -> bool:
-        """Whether a file was added, edited or removed since the last ``load``."""
-        return self.stamps() != self._stamps
+        """Whether a file was added, edited or removed since the last ``load``, or something is to be tried again."""
+        return self._again or self.stamps() != self._stamps
 
     def load(self) -> Loaded:
         """Reads every file, applies what changed and retires what is gone. What is wrong changes nothing else."""
         self._stamps = self.stamps()
+        if not self._again:
+            self._waiting.clear()
+        self._again = False
         loaded = Loaded()
         present: dict[tuple[str, str], str] = {}
         for manifest in self._read(loaded):
@@ -68,10 +78,24 @@ class DevFiles:
             else:
                 self._apply(manifest, loaded)
         for key in [key for key in self._applied if key not in present and not loaded.errors]:
-            self._applier.retire(*key)
-            del self._applied[key]
-            loaded.lines.append(f"{'/'.join(key)}: retired, its file is gone")
+            self._retire(key, loaded)
         return loaded
+
+    def _retire(self, key: tuple[str, str], loaded: Loaded) -> None:
+        try:
+            self._applier.retire(*key)
+        except DatabaseBusy as error:  # a worker holds one of its runs at this moment
+            self._try_again(key, str(error), loaded)
+            return
+        del self._applied[key]
+        loaded.lines.append(f"{'/'.join(key)}: retired, its file is gone")
+
+    def _try_again(self, key: tuple[str, str], problem: str, loaded: Loaded) -> None:
+        """At the next look; said once."""
+        self._again = True
+        if key not in self._waiting:
+            self._waiting.add(key)
+            loaded.lines.append(f"{'/'.join(key)}: {problem}; trying again")
 
     def _read(self, loaded: Loaded) -> list[Manifest]:
         manifests: list[Manifest] = []
@@ -94,7 +118,7 @@ class DevFiles:
         if applied.refusal is not None:
             loaded.errors.append(f"{manifest.where(applied.refusal.field)}: {applied.refusal.message}")
         elif applied.outcome is Outcome.BUSY:
-            loaded.errors.append(f"{manifest.where()}: {applied.problem}; it is tried again at the next edit")
+            self._try_again(manifest.key, applied.problem or "it is busy", loaded)
         else:
             self._applied[manifest.key] = obj
             loaded.lines.append(_line(manifest, applied))

@@ -6,6 +6,7 @@ import structlog
 
 from slotkeeper.actor import Actor
 from slotkeeper.database_clock import DatabaseClock, boot_seconds
+from slotkeeper.keeper.success_due import refresh_success_due
 from slotkeeper.store.connection import Session
 from slotkeeper.store.keeper import ensure_partitions, fold, reap, retain, sweep
 
@@ -18,6 +19,8 @@ FOLD_SECONDS = 1.0
 FOLD_CHUNK = 20_000
 #: Every so many folds one looks at everything, for deltas that were committed late.
 _UNBOUNDED_FOLD = 30
+#: Every so many folds success_due is looked at: a few milliseconds for 10,000 schedules.
+_REFRESH_EVERY = 5
 _PARTITION_DAYS = 7
 _HOUR = 3600.0
 _RETAIN_CHUNK = 5_000
@@ -33,7 +36,7 @@ class Keeper:
         self._reaped_before = False
         self._folded: int | None = None
         self._folds = 0
-        self._partitions_at = -_HOUR
+        self._house_kept_at = boot_seconds() - _HOUR
         self.actors = (
             Actor("reaper", self.reap, close=self._reap_session.close),
             Actor("keeper", self.keep, close=self._session.close),
@@ -52,18 +55,28 @@ class Keeper:
         return 0.0 if reaped.skipped >= 1000 else REAP_SECONDS  # 1000: skip_late takes no more at a time
 
     def keep(self) -> float:
-        """One fold, one sweep if it is time, and once an hour partitions and retention."""
-        if boot_seconds() - self._partitions_at >= _HOUR:
-            ensure_partitions(self._session, _PARTITION_DAYS)
-            more = retain(self._session, _RETAIN_CHUNK)
-            self._partitions_at = boot_seconds() - (_HOUR if more else 0)
+        """One fold, one sweep if it is time, success_due where it moved; once an hour partitions and retention."""
+        folded = self._fold()
+        swept = sweep(self._session)
+        if swept is not None and swept.orphans:
+            _log.warning("orphans_given_back", runs=swept.orphans)
+        more = self._folds % _REFRESH_EVERY == 0 and refresh_success_due(self._session)
+        self._keep_house()
+        return 0.0 if more or folded >= FOLD_CHUNK else FOLD_SECONDS
+
+    def _fold(self) -> int:
         after = None if self._folds % _UNBOUNDED_FOLD == 0 else self._folded
         folded, highest = fold(self._session, after, FOLD_CHUNK)
         if folded < FOLD_CHUNK:
             self._folds += 1
         if highest is not None and (self._folded is None or highest > self._folded):
             self._folded = highest
-        swept = sweep(self._session)
-        if swept is not None and swept.orphans:
-            _log.warning("orphans_given_back", runs=swept.orphans)
-        return 0.0 if folded >= FOLD_CHUNK else FOLD_SECONDS
+        return folded
+
+    def _keep_house(self) -> None:
+        """Last in a step, so that a lock that it cannot get delays nothing else."""
+        if boot_seconds() - self._house_kept_at < _HOUR:
+            return
+        ensure_partitions(self._session, _PARTITION_DAYS)
+        if not retain(self._session, _RETAIN_CHUNK):
+            self._house_kept_at = boot_seconds()

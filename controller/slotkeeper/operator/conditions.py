@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from slotkeeper.operator.applied import Applied
-from slotkeeper.operator.success_due import success_due
+from slotkeeper.success_due import success_due
 from slotkeeper.store.schedules import Health, StoredSchedule
 from slotkeeper.timetable import TZDATA_VERSION
 from slotkeeper.timing import Timing

@@ -21,6 +21,7 @@ from slotkeeper.errors import (
     DatabaseError,
     DatabaseUnavailable,
     FinishRefused,
+    InvalidField,
     LeaseLost,
     PermissionMissing,
     SchemaMissing,
@@ -41,8 +42,15 @@ CONNECTION_PARAMETERS: Mapping[str, str] = {
 
 
 def conninfo(dsn: str, name: str) -> str:
-    """``dsn`` with our parameters where it names none, and ``name`` as the application name."""
-    given = conninfo_to_dict(dsn)
+    """``dsn`` with our parameters where it names none, and ``name`` as the application name.
+
+    Raises InvalidField when it is neither a libpq URL nor a keyword string.
+    """
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.Error as error:
+        # The value may hold a password, so it is not repeated.
+        raise InvalidField("--dsn", str(error).strip(), instead="postgresql://user@host/database") from error
     return make_conninfo("", **{**CONNECTION_PARAMETERS, "application_name": f"slotkeeper {name}", **given})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -56,3 +57,32 @@ def ensure_partitions(session: Session, days: int) -> int:
 def retain(session: Session, limit: int) -> bool:
     """One step of retention, at most ``limit`` rows of each kind; True when there is more to do."""
     return bool(session.call("keeper.retain", limit=limit)[0].more)
+
+
+@dataclass(frozen=True, slots=True)
+class StaleSuccessDue:
+    """A schedule whose ``success_due`` must be computed again, and from which instants."""
+
+    id: int
+    owner: int
+    version: int
+    last_success_at: datetime | None
+    created_at: datetime
+    timing_since: datetime
+    since: datetime
+
+
+def stale_success_due(session: Session, limit: int) -> list[StaleSuccessDue]:
+    """Up to ``limit`` schedules that succeeded, resumed or were edited since their ``success_due`` was computed."""
+    return [StaleSuccessDue(*row) for row in session.call("keeper.stale_success_due", limit=limit)]
+
+
+def store_success_due(session: Session, computed: Sequence[tuple[StaleSuccessDue, datetime | None]]) -> None:
+    """Stores by when each should have succeeded again; None where no success is expected."""
+    session.call(
+        "keeper.store_success_due",
+        ids=[schedule.id for schedule, _ in computed],
+        versions=[schedule.version for schedule, _ in computed],
+        since=[schedule.since for schedule, _ in computed],
+        due=[due for _, due in computed],
+    )

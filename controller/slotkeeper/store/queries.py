@@ -16,7 +16,8 @@ from typing import LiteralString, NamedTuple, cast
 from slotkeeper.resources import resource_folder
 
 _BLOCK = re.compile(
-    r"^-- name: (?P<name>[a-z0-9_.]+)\n(?P<purpose>(?:-- [^\n]*\n)+)(?P<text>.*?)(?=^-- name:|\Z)", re.MULTILINE | re.DOTALL
+    r"^-- name: (?P<name>[a-z0-9_.]+)\n(?P<purpose>(?:-- [^\n]*\n)+)(?P<text>.*?)(?=^-- name:|\Z)",
+    re.MULTILINE | re.DOTALL,
 )
 _PARAMETER = re.compile(r"%\((\w+)\)[sb]")
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+import structlog
+
 from slotkeeper.decisions import decide_due, timing_of_version
+from slotkeeper.errors import SlotkeeperError
 from slotkeeper.store.connection import Session
 from slotkeeper.store.ticker import DecidedSchedule, DueSchedule, versions
-from slotkeeper.store.versions import OwnerVersion
+from slotkeeper.store.versions import OwnerVersion, StoredVersion
 from slotkeeper.timing import Timing
+
+_log = structlog.stdlib.get_logger()
 
 #: Compiled timings kept by (owner, version): about 2 kB each.
 _KEPT = 200_000
@@ -21,17 +26,35 @@ class DecisionMaker:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._timings: OrderedDict[OwnerVersion, Timing] = OrderedDict()
+        self._complained: dict[str, str] = {}
 
     def decide(self, due: Sequence[DueSchedule]) -> list[DecidedSchedule]:
-        """Every slot of ``due`` whose due time has come; raises DatabaseUnavailable and the like."""
+        """Every slot of ``due`` whose due time has come; raises DatabaseUnavailable and the like.
+
+        A schedule that this version cannot read (a newer controller stored it, or our tz database lacks its zone) is
+        left out: it must not stop the others.
+        """
         missing = [key for schedule in due if (key := (schedule.owner, schedule.version)) not in self._timings]
         if missing:
             for key, stored in versions(self._session, missing).items():
-                self._timings[key] = timing_of_version(stored)
-        decided = [decide_due(schedule, self._timing(schedule)) for schedule in due]
+                try:
+                    self._timings[key] = timing_of_version(stored)
+                except SlotkeeperError as error:
+                    self._complain(stored, error)
+        decided = [
+            decide_due(schedule, self._timing(schedule))
+            for schedule in due
+            if (schedule.owner, schedule.version) in self._timings
+        ]
         while len(self._timings) > _KEPT:
             self._timings.popitem(last=False)
         return decided
+
+    def _complain(self, stored: StoredVersion, error: SlotkeeperError) -> None:
+        name = f"{stored.namespace}/{stored.name}"
+        if self._complained.get(name) != str(error):
+            self._complained[name] = str(error)
+            _log.error("schedule_unreadable", schedule=name, error=str(error))
 
     def _timing(self, schedule: DueSchedule) -> Timing:
         key = (schedule.owner, schedule.version)

@@ -17,6 +17,8 @@ BATCH = 1000
 LONGEST_SLEEP = 1.0
 #: A schedule that was left for the next pass is tried again after this time (seconds).
 _LEFT_OVER_SLEEP = 0.05
+#: While a schedule that cannot be read is overdue, the next slot of the others is not told by the database.
+_UNREADABLE_SLEEP = 0.2
 
 
 class Ticker:
@@ -30,12 +32,16 @@ class Ticker:
     def tick(self) -> float:
         """One pass over all that is due; returns the seconds until the next one."""
         left: set[int] = set()
+        unreadable: set[int] = set()
         while batch := [schedule for schedule in due(self._session, BATCH + len(left)) if schedule.id not in left]:
             with self._session.transaction() as connection:
-                left |= materialise(connection, self._decisions.decide(batch))
+                decided = self._decisions.decide(batch)
+                left |= materialise(connection, decided) if decided else set()
+            unreadable |= {schedule.id for schedule in batch} - {schedule.id for schedule in decided}
+            left |= unreadable
             if len(batch) < BATCH:
                 break
         if left:
-            return _LEFT_OVER_SLEEP
+            return _LEFT_OVER_SLEEP if left - unreadable else _UNREADABLE_SLEEP
         seconds = seconds_to_next_due(self._session)
         return LONGEST_SLEEP if seconds is None else min(max(seconds, 0.0), LONGEST_SLEEP)

@@ -148,7 +148,9 @@ def _read(stored: StoredVersion | None) -> Action:
     if stored is None:
         return UnreadableAction(None, "its version is not stored")
     try:
-        return Action(stored)
+        action = Action(stored)
+        _ = action.start_within  # compiles the timing where a start is limited: the zone may be unknown here
+        return action
     except SlotkeeperError as error:
         return UnreadableAction(stored, str(error))
 

@@ -18,18 +18,23 @@ from slotkeeper.worker.attempt import DONE, Attempt
 from slotkeeper.worker.judge import judge_error
 
 #: A runner that finds one quick handler after another lets the others have a turn after so many.
-_TURN = 64
+_TURN = 128
 
 
 class AsyncHandlers:
-    """``concurrency`` handlers at a time; ``report`` is called from this thread with every attempt that has ended."""
+    """``concurrency`` handlers at a time; ``report`` is called from this thread with the attempts that have ended.
 
-    def __init__(self, concurrency: int, report: Callable[[Attempt], None]) -> None:
+    Those of one turn of the loop are reported together: telling the supervisor's thread of each would cost more than
+    a quick handler, because the two threads would take turns.
+    """
+
+    def __init__(self, concurrency: int, report: Callable[..., None]) -> None:
         self._concurrency = concurrency
         self._report = report
         self._queue: deque[tuple[Attempt, Task]] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._runners: set[asyncio.Task[None]] = set()
+        self._ended: list[Attempt] = []
         self._closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="async-handlers", daemon=True)
@@ -100,16 +105,22 @@ class AsyncHandlers:
                 await self._handle(attempt, task)
                 attempt.handle = None
             attempt.ended = boot_seconds()
-            self._report(attempt)
+            self._ended.append(attempt)
+            if len(self._ended) == 1:
+                self._loop.call_soon(self._report_ended)
             turn += 1
             if turn % _TURN == 0:
                 await asyncio.sleep(0)
+
+    def _report_ended(self) -> None:
+        ended, self._ended = self._ended, []
+        self._report(*ended)
 
     async def _handle(self, attempt: Attempt, task: Task) -> None:
         try:
             await task.handler(attempt.run)
             attempt.outcome = DONE
-        except BaseException as error:  # noqa: BLE001 - SystemExit is an outcome too: it would end the loop of all the others
+        except BaseException as error:  # SystemExit is an outcome too: it would end the loop of all
             if self._closing and isinstance(error, asyncio.CancelledError):
                 raise
             attempt.outcome = judge_error(attempt, error)

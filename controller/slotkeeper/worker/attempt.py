@@ -67,7 +67,7 @@ class Attempt:
     handle: Any = None
 
     def begin(self, now: float) -> bool:
-        """Whether its handler may begin at ``now``; if not, its outcome is set: it is too late, or it was stopped while it waited."""
+        """Whether its handler may begin at ``now``; else its outcome is set: too late, or stopped while it waited."""
         if self.stop_reason:
             self.outcome = self.stopped_outcome()
         elif self.start_before and now > self.start_before:

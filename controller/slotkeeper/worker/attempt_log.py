@@ -34,6 +34,6 @@ def log_attempt(worker: str, attempt: Attempt, became: str) -> None:
 def log_refused(worker: str, attempt: Attempt) -> None:
     """The database refused an outcome: another attempt owns the run."""
     _log.warning(
-        "outcome_refused", worker=worker, run=attempt.run.id, schedule=attempt.run.schedule, attempt=attempt.run.attempt,
-        why="the lease was lost and another worker has claimed the run",
+        "outcome_refused", worker=worker, run=attempt.run.id, schedule=attempt.run.schedule,
+        attempt=attempt.run.attempt, why="the lease was lost and another worker has claimed the run",
     )  # fmt: skip

@@ -8,6 +8,7 @@ a lane has been seen; executes nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -174,14 +175,12 @@ class ClaimLoop:
         if self._hand.returns:
             until = now  # more than fit in one call, or a call that failed
         if until > now:
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), until - now)
-            except TimeoutError:
-                pass
         self._wake.clear()
 
     async def _work(self, successes: list[Attempt], free: int, prefetch: int) -> None:
-        """The fused call. Until its answer has been dealt with, what it asks for counts as held, and nobody finishes."""
+        """The fused call. Until its answer is dealt with, what it asks for counts as held, and nobody finishes."""
         hand = self._hand
         hand.calls += 1
         hand.asked += free + prefetch
@@ -211,7 +210,9 @@ class ClaimLoop:
             rows, outlook = await self._store.work(
                 worker, token, lanes, self._lanes.bounds, self._lanes.outlook.moment if self._lanes.outlook else None,
                 free=free, prefetch=prefetch, drained=drained,
-                successes=Successes([attempt.row for attempt in successes], list({attempt.batch.token for attempt in successes})),
+                successes=Successes(
+                    [attempt.row for attempt in successes], list({attempt.batch.token for attempt in successes})
+                ),
             )  # fmt: skip
         except SlotkeeperError as error:
             hand.drained += drained

@@ -24,6 +24,8 @@ from slotkeeper.worker.error_text import clean, clean_bytes
 _log = structlog.stdlib.get_logger()
 
 _KILL_AFTER = 10.0
+#: Seconds for the last output to arrive after the end, and between two looks whether the end has come.
+_OUTPUT_SECONDS, _EXIT_LOOK_SECONDS = 2.0, 0.2
 _STDERR_KEPT = 4 * 1024
 _LONGEST_LINE = 64 * 1024
 _INFRASTRUCTURE, _FATAL = {75}, {65, 78}
@@ -86,18 +88,22 @@ class Commands:
         attempt.handle = process
         if attempt.stop_reason:
             self.stop_attempt(attempt)
-        _, tail = await asyncio.gather(
-            _log_lines(attempt, "stdout", process.stdout), _log_lines(attempt, "stderr", process.stderr)
+        tail = bytearray()
+        output = asyncio.gather(
+            _log_lines(attempt, "stdout", process.stdout, bytearray()),
+            _log_lines(attempt, "stderr", process.stderr, tail),
         )
-        status = await process.wait()
-        # What the command left behind in its group ends with it.
+        status = await _exit_status(process)
+        # What the command left behind in its group ends with it; what left the group may hold the pipes open for ever.
         _signal_group(process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(output, _OUTPUT_SECONDS)
         if status == 0:
             return DONE
         if attempt.stop_reason:
             return attempt.stopped_outcome()
-        message = clean_bytes(tail)
-        reason = f"ExitStatus{status}" if status > 0 else signal.Signals(-status).name
+        message = clean_bytes(bytes(tail))
+        reason = f"ExitStatus{status}" if status > 0 else _signal_name(-status)
         if status in _INFRASTRUCTURE:
             return Outcome("infrastructure", reason, message)
         return Outcome("fatal" if status in _FATAL else "failed", reason, message)
@@ -132,11 +138,25 @@ def _text(instant: datetime | None) -> str | None:
     return None if instant is None else rfc3339(instant)
 
 
-async def _log_lines(attempt: Attempt, stream: str, reader: asyncio.StreamReader | None) -> bytes:
-    """Logs a stream line by line; returns its last bytes."""
-    tail = b""
+async def _exit_status(process: asyncio.subprocess.Process) -> int:
+    """When the process itself has ended: ``wait`` of some versions of Python also waits for whoever holds its pipes."""
+    while process.returncode is None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _EXIT_LOOK_SECONDS)
+    return process.returncode
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have none
+        return f"Signal{number}"
+
+
+async def _log_lines(attempt: Attempt, stream: str, reader: asyncio.StreamReader | None, tail: bytearray) -> None:
+    """Logs a stream line by line; keeps its last bytes in ``tail``."""
     if reader is None:
-        return tail
+        return
     while True:
         try:
             line = await reader.readuntil(b"\n")
@@ -145,8 +165,9 @@ async def _log_lines(attempt: Attempt, stream: str, reader: asyncio.StreamReader
         except asyncio.LimitOverrunError as full:
             line = await reader.readexactly(full.consumed)
         if not line:
-            return tail
-        tail = (tail + line)[-_STDERR_KEPT:]
+            return
+        tail += line
+        del tail[:-_STDERR_KEPT]
         run = attempt.run
         _log.info(
             "output", schedule=run.schedule, slot=run.slot and rfc3339(run.slot), attempt=run.attempt, stream=stream,

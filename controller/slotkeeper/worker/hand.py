@@ -44,14 +44,15 @@ class Hand:
         """Attempts that were claimed."""
         self.attempts.update(attempts)
 
-    def report(self, attempt: Attempt) -> None:
-        """An attempt has its outcome; from any thread. Only the first word on an attempt counts."""
+    def report(self, *attempts: Attempt) -> None:
+        """Attempts have their outcomes; from any thread. Only the first word on an attempt counts."""
         with self._reporting:  # two threads at once: each would see the other's, and nobody would wake the loop
-            if attempt.reported:
-                return
-            attempt.reported = True
-            self._reported.append(attempt)
-            first = len(self._reported) == 1
+            before = len(self._reported)
+            for attempt in attempts:
+                if not attempt.reported:
+                    attempt.reported = True
+                    self._reported.append(attempt)
+            first = not before and bool(self._reported)
         if first:
             self._wake()
 

@@ -1,10 +1,8 @@
 """The worker's lease: a heartbeat in a thread with a connection of its own, and the self-fence.
 
-One row per worker carries the lease, so a beat costs the same whatever the worker holds. A worker that cannot renew
-must
-have stopped before anybody else may start its runs: it fences itself, by its own clock, counted from before the last
-good
-beat was sent.
+One row per worker carries the lease, so a beat costs the same whatever the worker holds. A worker that cannot
+renew must have stopped before anybody else may start its runs: it fences itself, by its own clock, counted from before
+the last good beat was sent.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ class Lease:
         return now - self._good > self._settings.fence_seconds and now > self._grace_until
 
     def doubtful(self) -> bool:
-        """Whether the lease may have ended: a beat renews it while nobody has noticed, so we must not reap ourselves first."""
+        """Whether the lease may have ended. While nobody has noticed, a beat renews it: so do not reap before."""
         return boot_seconds() - self._good > self._settings.fence_seconds
 
     def beat_now(self) -> None:
@@ -83,10 +81,13 @@ class Lease:
             sent = boot_seconds()
             try:
                 beat = self._store.beat()
-            except SlotkeeperError as error:
+            except Exception as error:  # noqa: BLE001 - a heartbeat that ended would leave the worker fenced for ever
                 failures += 1
                 if failures == 1:
-                    _log.warning("beat_failed", worker=self._settings.name, error=str(error))
+                    _log.warning(
+                        "beat_failed", worker=self._settings.name, error=str(error),
+                        exc_info=not isinstance(error, SlotkeeperError),
+                    )  # fmt: skip
                 self._wake.wait(min(1.0, self._settings.lease_seconds / 20))
                 continue
             failures = 0

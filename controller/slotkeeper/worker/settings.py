@@ -13,9 +13,8 @@ class WorkerSettings:
     """Seconds unless said otherwise.
 
     ``namespaces`` and ``queues`` may be ``*``. ``lease_seconds``: how long the database waits for a sign of life
-    before it
-    gives the worker's runs to others (1 to 3600). ``poll_seconds``: the longest sleep of an idle worker. ``drain_seconds``:
-    how long a stopping worker waits for its runs before it gives them back.
+    before it gives the worker's runs to others (1 to 3600). ``poll_seconds``: the longest sleep of an idle worker.
+    ``drain_seconds``: how long a stopping worker waits for its runs before it gives them back.
     """
 
     dsn: str

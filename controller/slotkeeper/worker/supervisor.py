@@ -9,16 +9,18 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 
 import structlog
 
 from slotkeeper.database_clock import DatabaseClock, boot_seconds
-from slotkeeper.errors import DatabaseError, SlotkeeperError
+from slotkeeper.errors import SlotkeeperError
 from slotkeeper.sdk import Task, registered_tasks
 from slotkeeper.store.worker import NEW_LANE, Answer, ClaimedRow, Outlook, WorkerStore, listen
-from slotkeeper.worker.action import Actions, make_run
+from slotkeeper.worker.action import Actions, UnreadableAction, make_run
 from slotkeeper.worker.async_handlers import AsyncHandlers
 from slotkeeper.worker.attempt import (
     ACTIVE_DEADLINE,
@@ -49,6 +51,9 @@ _EXIT_SECONDS = 5.0
 _DEADLINE_TICK = 0.1
 _CLAIM_LOOPS = 2
 _STOP_SECONDS = 12.0
+#: The outcomes of handlers that were abandoned have this time (seconds) to be recorded.
+_LAST_WORDS_SECONDS = 3.0
+_RETRY_SECONDS = 0.3
 
 
 class Supervisor:
@@ -112,20 +117,30 @@ class Supervisor:
             for attempt in attempts:
                 log_attempt(self._settings.name, attempt, "done")
 
-    async def accept(self, store: WorkerStore, token: uuid.UUID, rows: list[ClaimedRow], outlook: Outlook) -> None:
-        """Puts claimed runs to work."""
-        try:
-            await self._actions.learn(rows, store)
-        except DatabaseError:
-            # They are claimed, so they are ours to give back; without its action no run can begin.
-            await asyncio.sleep(_DEADLINE_TICK)
-            return await self.accept(store, token, rows, outlook)
+    async def accept(
+        self, store: WorkerStore, worker: int, token: uuid.UUID, rows: list[ClaimedRow], outlook: Outlook
+    ) -> None:
+        """Puts runs to work that were claimed as ``worker``."""
+        while not self._finished:
+            try:
+                await self._actions.learn(rows, store)
+                break
+            except SlotkeeperError as error:
+                # They are claimed, so they are ours to give back; without its action no run can begin.
+                _log.debug("versions_unknown", worker=self._settings.name, error=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+        if self._finished or worker != self._worker_id:
+            return  # reaped while the answer was on its way, or while we waited: they are others' already
         batch = Batch(token, len(rows))
         attempts = [self._attempt(batch, row, outlook) for row in rows]
         self._hand.take(attempts)
         quick: list[tuple[Attempt, Task]] = []
         for attempt in attempts:
-            self._dispatch(attempt, quick)
+            if self.may_claim():
+                self._dispatch(attempt, quick)
+            else:  # the claim was under way when we began to drain, or lost the lease
+                attempt.outcome = UNSTARTED
+                self._hand.report(attempt)
         if quick:
             self._async_handlers.submit(quick)
 
@@ -142,7 +157,7 @@ class Supervisor:
             for store in self._stores
         ]
         await self._register()
-        background = [asyncio.create_task(work) for work in (self._reap(), self._watch(), self._listen())]
+        background = [asyncio.create_task(_survive(work)) for work in (self._reap, self._watch, self._listen)]
         try:
             await asyncio.gather(*(loop.run() for loop in self._claim_loops))
             await self._leave()
@@ -172,13 +187,14 @@ class Supervisor:
         self._registering = True
         settings = self._settings
         failures = 0
+        store = WorkerStore(settings.dsn, "worker registration")  # its own: the claim loops go on recording with theirs
         while not self._finished:
             sent = boot_seconds()
             try:
-                self._worker_id = await self._stores[0].register(
+                self._worker_id = await store.register(
                     name=settings.name, namespace=settings.namespace, pool=settings.pool,
-                    namespaces=list(settings.namespaces), queues=list(settings.queues), concurrency=settings.concurrency,
-                    version=self._version, lease_seconds=settings.lease_seconds,
+                    namespaces=list(settings.namespaces), queues=list(settings.queues),
+                    concurrency=settings.concurrency, version=self._version, lease_seconds=settings.lease_seconds,
                 )  # fmt: skip
                 break
             except SlotkeeperError as error:
@@ -186,7 +202,8 @@ class Supervisor:
                 if failures & (failures - 1) == 0:
                     _log.warning("database_away", worker=settings.name, failures=failures, error=str(error))
                 await asyncio.sleep(min(5.0, 0.2 * failures))
-        else:
+        await store.close()
+        if self._finished:
             return
         if self._lease is not None:
             self._lease.stop()
@@ -200,10 +217,10 @@ class Supervisor:
         self._look_now()
 
     def _on_reaped(self) -> None:
-        self._loop.call_soon_threadsafe(self._reregister)
+        self._call(self._reregister)
 
     def _on_cancel(self, ids: Sequence[int]) -> None:
-        self._loop.call_soon_threadsafe(self._cancel_runs, ids)
+        self._call(partial(self._cancel_runs, ids))
 
     def _reregister(self) -> None:
         """The row is gone: nothing held is ours any more, and a new row makes us a new worker."""
@@ -240,7 +257,9 @@ class Supervisor:
     def _dispatch(self, attempt: Attempt, quick: list[tuple[Attempt, Task]]) -> None:
         """To the executor that can run it; what nobody here can run goes back like an infrastructure error."""
         kind = attempt.action.kind
-        if kind not in self._settings.allow:
+        if isinstance(attempt.action, UnreadableAction):
+            self._refuse(attempt, "NoHandler", f"this worker cannot read the schedule: {attempt.action.problem}")
+        elif kind not in self._settings.allow:
             self._refuse(attempt, "ActionNotAllowed", f"this worker does not allow {kind}")
         elif kind == "command":
             self._commands.submit(attempt)
@@ -323,17 +342,20 @@ class Supervisor:
                 task=attempt.run.task, seconds=round(now - attempt.stop_asked, 1),
             )  # fmt: skip
             self._exit_status = 1
-            self.drain()
+            if not self._draining:
+                self.drain()
 
     def _check_drain(self, now: float) -> None:
         running = [attempt for attempt in self._hand.attempts if attempt.outcome is None]
         if not running:
-            self._finished = self._hand.idle or self._fenced or now > self._drain_until + _STOP_SECONDS
+            # Fenced, the database is away: what is to be recorded has the drain time to get there.
+            patience = 0.0 if self._fenced else _STOP_SECONDS + _LAST_WORDS_SECONDS
+            self._finished = self._hand.idle or now > self._drain_until + patience
+        elif now >= self._drain_until + _STOP_SECONDS or self._all_stuck(running, now):
+            self._abandon(running)
         elif now >= self._drain_until:
             for attempt in running:
                 self._stop(attempt, DRAIN)
-            if now >= self._drain_until + _STOP_SECONDS or self._all_stuck(running, now):
-                self._abandon(running)
         if self._finished:
             self._wake()
 
@@ -357,6 +379,9 @@ class Supervisor:
         store = WorkerStore(self._settings.dsn, "worker reaper")
         try:
             while True:
+                if self._lease is not None and self._lease.doubtful():
+                    await asyncio.sleep(_DEADLINE_TICK)  # else we might reap ourselves before our beat
+                    continue
                 with contextlib.suppress(SlotkeeperError):
                     given_back, dead, _ = await store.reap(self._clock.expected(), starting=not self._reaped_before)
                     self._reaped_before = True
@@ -393,10 +418,28 @@ class Supervisor:
             loop.wake()
 
     def _wake_from_thread(self) -> None:
+        self._call(self._wake)
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        """From any thread, on our loop."""
         with contextlib.suppress(RuntimeError):  # the loop has been closed: the process is ending
-            self._loop.call_soon_threadsafe(self._wake)
+            self._loop.call_soon_threadsafe(callback)
+
+
+async def _survive(work: Callable[[], Coroutine[None, None, None]]) -> None:
+    """What stands beside the claim loops must not end unseen: without the watch nothing fences, and no drain ends."""
+    while True:
+        try:
+            await work()
+        except Exception:  # noqa: BLE001 - said aloud, and begun again
+            _log.exception("background_failed")
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 def exit_process(status: int) -> None:
     """Ends the process without waiting for threads: a handler that does not stop would hold it for ever."""
+    if status == 0:  # else a handler that does not stop may hold the lock of a stream
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
     os._exit(status)

@@ -78,8 +78,10 @@ class ThreadHandlers:
             attempt.outcome = judge_error(attempt, error)
 
 
-def _not_run(task: Task, result: Coroutine[Any, Any, Any] | Generator[Any, Any, Any] | AsyncGenerator[Any, Any]) -> NonRetryable:
-    """What a decorator hid, or a ``yield`` made, is no work that was done: calling such a function runs nothing of it."""
+def _not_run(
+    task: Task, result: Coroutine[Any, Any, Any] | Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
+) -> NonRetryable:
+    """A coroutine that a decorator hid, or a generator, is no work that was done: the call has run nothing of it."""
     if isinstance(result, (Coroutine, Generator)):
         result.close()
     return NonRetryable(

@@ -1,0 +1,100 @@
+"""A worker's lease outlives what its handlers do to it, and its runs outlive the worker."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from processes import eventually
+from worker_place import Place
+
+
+def lost_leases(place: Place) -> int:
+    return int(place.value("select count(*) from slotkeeper.run_error where kind = 'LeaseLost'"))
+
+
+def test_handlers_that_hog_the_processor_or_block_the_loop_do_not_lose_the_lease(place: Place) -> None:
+    """Three leases long, with another worker at hand that would take the runs."""
+    place.worker(lease_seconds=1, concurrency=4)
+    runs = [place.enqueue("burn", '{"seconds": 3}'), place.enqueue("block_the_loop", '{"seconds": 3}')]
+    for run in runs:
+        place.began(run)
+    place.worker(lease_seconds=1)
+    for run in runs:
+        assert place.ended(run).attempts == 1
+    assert lost_leases(place) == 0
+
+
+def test_a_run_that_kills_its_workers_ends_dead_and_the_others_are_done(place: Place) -> None:
+    def worker() -> None:
+        running = [process for process in workers if process.running]
+        while len(running) < 2:
+            workers.append(place.worker(lease_seconds=1))
+            running.append(workers[-1])
+
+    workers: list = []  # type: ignore[type-arg]
+    poison = place.enqueue("poison", max_attempts=3)
+    others = [place.enqueue("sleep", '{"seconds": 0.2}') for _ in range(10)]
+
+    def dead() -> bool:
+        worker()  # as a Deployment would
+        place.hurry(poison)
+        return bool(place.job(poison).status == "dead")
+
+    eventually(dead, "the poison dead", look=0.1)
+    job = place.job(poison)
+    assert (job.reason, job.attempts, job.charged) == ("LeaseLost", 3, 3)
+    assert len(place.noted(poison)) == 3
+    assert [error[:2] for error in place.errors(poison)] == [(n, "LeaseLost") for n in (1, 2, 3)]
+
+    def others_done() -> bool:
+        worker()
+        for run in others:
+            place.hurry(run)
+        return all(place.job(run).status == "done" for run in others)
+
+    eventually(others_done, "the others done", look=0.1)
+
+
+def test_a_lost_lease_is_taken_over_at_its_end_without_any_controller(place: Place) -> None:
+    first = place.worker(lease_seconds=2)
+    run = place.enqueue("sleep", '{"seconds": 0.5}')
+    place.began(run)
+    first.kill()
+    lease_until = place.value("select lease_until from slotkeeper.worker")
+    place.worker(lease_seconds=2)
+    done = place.ended(run)
+    assert (done.attempts, done.charged) == (2, 2)
+    lost_at = place.value("select at from slotkeeper.run_error where run = %s", run)
+    assert timedelta(0) <= lost_at - lease_until <= timedelta(seconds=0.5)
+
+
+def test_outcomes_that_wait_while_the_database_refuses_are_recorded_later(place: Place) -> None:
+    """A lock on the history stands for a database that is slow: nothing is lost, nothing runs twice."""
+    place.worker(lease_seconds=30)
+    place.ended(place.enqueue("succeed"))
+    with place.connection.transaction():
+        place.connection.execute("lock table slotkeeper.run_done in access exclusive mode")
+        runs = [place.enqueue("sleep", '{"seconds": 0.1}') for _ in range(3)]
+    for run in runs:
+        assert place.ended(run).attempts == 1
+
+
+def test_a_connection_that_is_cut_again_and_again_loses_nothing(place: Place) -> None:
+    """Every session of the worker is ended by the server while it claims and finishes."""
+    worker = place.worker(lease_seconds=30, concurrency=5)
+    runs = [place.enqueue(task) for task in ("succeed", "succeed.in_thread") for _ in range(150)]
+    for number in range(10):
+        eventually(
+            lambda: place.value("select count(*) from slotkeeper.run_done") >= min(20 * (number + 1), 300), "some done"
+        )
+        place.value(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+            " where datname = current_database() and application_name like 'slotkeeper %%'"
+        )
+    for run in runs:
+        assert place.ended(run).attempts == 1
+    assert worker.running
+    assert sorted(line["run"] for line in place.processes.handled_runs()) == sorted(runs)
+    assert lost_leases(place) == 0
+    assert worker.stop() == 0
+    assert place.value("select count(*) from slotkeeper.worker") == 0
