@@ -1,8 +1,8 @@
 """No-op runs drained by one worker process: fenced, history kept, synchronous commit on; as a ratio to the yardstick.
 
-Three kinds: ad-hoc rows, scheduled rows of ``Allow`` schedules, and exclusive rows (one per owner). Counts are checked: every
-run has exactly one outcome. Then scheduled rows again, in pairs without and with a snapshot that somebody holds open in the
-same database while all of them pass, as a ratio of the two.
+Three kinds: ad-hoc rows, scheduled rows of ``Allow`` schedules, and exclusive rows (one per owner). Counts are
+checked: every run has exactly one outcome. Then scheduled rows again, in pairs without and with a snapshot that somebody
+holds open in the same database while all of them pass, as a ratio of the two.
 
     drain.py [ad-hoc] [scheduled] [exclusive] [held]
 """
@@ -42,9 +42,9 @@ select s.owner, '2020-01-01'::timestamptz + k.n * interval '1 minute', clock_tim
 """
 _ADD_SCHEDULES = """
 select slotkeeper.store_schedule_v1(
-  'default', 'default', 'bench-' || n, 'uid', 1, '1', false, null, '{"cron": ["0 0 31 2 *"], "task": "noop"}', '{}', 'hash',
-  'noop', 'default', 0::smallint, %(overlap)s::smallint, 1::smallint, 100, null, 0, 60, 6::smallint, 30, 900, null, null,
-  clock_timestamp(), null, null, true)
+  'default', 'default', 'bench-' || n, 'uid', 1, '1', false, null, '{"cron": ["0 0 31 2 *"], "task": "noop"}', '{}',
+  'hash', 'noop', 'default', 0::smallint, %(overlap)s::smallint, 1::smallint, 100, null, 0, 60, 6::smallint, 30, 900,
+  null, null, clock_timestamp(), null, null, true)
   from generate_series(1, %(count)s) n
 """
 
@@ -94,8 +94,18 @@ def _held_snapshot(dsn: str) -> Iterator[None]:
 
 def _drain(server: Server, rows: int) -> float:
     worker = subprocess.Popen(
-        [sys.executable, "-m", "slotkeeper.cli", "worker", "--dsn", server.dsn, "--app", "noop_app"]
-        + ["--log-level", "warning"],
+        [
+            sys.executable,
+            "-m",
+            "slotkeeper.cli",
+            "worker",
+            "--dsn",
+            server.dsn,
+            "--app",
+            "noop_app",
+            "--log-level",
+            "error",
+        ],
         cwd=Path(__file__).parent,
     )
     try:

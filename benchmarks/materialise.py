@@ -43,7 +43,6 @@ def main() -> None:
         stored = time.monotonic() - began
         controller = subprocess.Popen(
             [sys.executable, "-m", "slotkeeper.cli", "controller", "--no-kubernetes", "--dsn", server.dsn]
-            + ["--log-level", "warning"]
         )
         try:
             with psycopg.connect(server.dsn, autocommit=True) as connection:

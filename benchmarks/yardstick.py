@@ -33,9 +33,11 @@ _ROWS = 200_000
 _BATCH = 100
 _SCRIPT = f"""
 with claimed as materialized (
-  select id from yardstick where state = 0 and run_at <= now() order by priority, id limit {_BATCH} for update skip locked),
+  select id from yardstick where state = 0 and run_at <= now()
+   order by priority, id limit {_BATCH} for update skip locked),
 taken as (
-  update yardstick y set state = 1, locked_at = now(), attempts = attempts + 1 from claimed c where y.id = c.id returning y.id)
+  update yardstick y set state = 1, locked_at = now(), attempts = attempts + 1
+    from claimed c where y.id = c.id returning y.id)
 select array_agg(id) as ids from taken \\gset
 update yardstick y set state = 2, finished_at = now() from unnest(:ids::bigint[]) u(id) where y.id = u.id;
 """
@@ -53,10 +55,8 @@ def yardstick(dsn: str, programs: Path, seconds: int = 2) -> float:
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
         script.write(_SCRIPT)
         script.flush()
-        result = subprocess.run(
-            [str(programs / "pgbench"), "-n", "-M", "prepared", "-c", "2", "-j", "1", "-T", str(seconds), "-f", script.name, dsn],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        pgbench = [str(programs / "pgbench"), "-n", "-M", "prepared", "-c", "2", "-j", "1", "-T", str(seconds)]
+        result = subprocess.run([*pgbench, "-f", script.name, dsn], capture_output=True, text=True, check=True)
     found = re.search(r"tps = ([\d.]+) \(without", result.stdout)
     if found is None:
         raise RuntimeError(f"pgbench said: {result.stdout[-500:]} {result.stderr[-500:]}")

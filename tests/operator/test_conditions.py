@@ -15,8 +15,8 @@ from slotkeeper.operator import Applied, Outcome
 from slotkeeper.operator.accept import Accepted, Refusal, accept
 from slotkeeper.operator.conditions import Figures, status_of, status_patch
 from slotkeeper.operator.rate import TokenBucket
-from slotkeeper.success_due import success_due
 from slotkeeper.store.schedules import Health
+from slotkeeper.success_due import success_due
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

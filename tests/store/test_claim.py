@@ -67,7 +67,8 @@ def test_a_login_without_a_grant_claims_nothing(connection: Connection) -> None:
     assert rows(connection, "select * from slotkeeper.lanes_v1(%s)", worker.id) == []
     claimed = rows(
         connection,
-        "select * from slotkeeper.work_v1(%s, %s, %s::int[], '{null}', '{null}', null, 9, 0, '{}', '{}', 0, 0, '{}', false)",
+        "select * from slotkeeper.work_v1(%s, %s, %s::int[], '{null}', '{null}', null, 9, 0, '{}', '{}', 0, 0, '{}',"
+        " false)",
         worker.id, uuid.uuid4(), [lane],
     )  # fmt: skip
     assert [row.id for row in claimed] == [0]

@@ -8,8 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from scenario import Schedule, add_schedule, add_worker, fold, one
 
+from scenario import Schedule, add_schedule, add_worker, fold, one
 from slotkeeper.keeper.success_due import refresh_success_due
 from slotkeeper.store.connection import Session
 

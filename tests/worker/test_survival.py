@@ -85,7 +85,10 @@ def test_a_connection_that_is_cut_again_and_again_loses_nothing(place: Place) ->
     runs = [place.enqueue(task) for task in ("succeed", "succeed.in_thread") for _ in range(150)]
     for number in range(10):
         eventually(
-            lambda: place.value("select count(*) from slotkeeper.run_done") >= min(20 * (number + 1), 300), "some done"
+            lambda number=number: (  # type: ignore[misc]
+                place.value("select count(*) from slotkeeper.run_done") >= min(20 * (number + 1), 300)
+            ),
+            "some done",
         )
         place.value(
             "select count(pg_terminate_backend(pid)) from pg_stat_activity"

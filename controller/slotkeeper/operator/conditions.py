@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from slotkeeper.operator.applied import Applied
-from slotkeeper.success_due import success_due
 from slotkeeper.store.schedules import Health, StoredSchedule
+from slotkeeper.success_due import success_due
 from slotkeeper.timetable import TZDATA_VERSION
 from slotkeeper.timing import Timing
 

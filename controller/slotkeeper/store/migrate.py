@@ -135,7 +135,8 @@ def _run(
                 if name is not None:
                     connection.execute(
                         "insert into slotkeeper.migration (name, checksum) values (%s, %s)"
-                        " on conflict (name) do update set checksum = excluded.checksum, applied_at = clock_timestamp()",
+                        " on conflict (name) do update"
+                        " set checksum = excluded.checksum, applied_at = clock_timestamp()",
                         (name, checksum),
                     )
             return
