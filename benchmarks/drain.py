@@ -1,8 +1,8 @@
 """No-op runs drained by one worker process: fenced, history kept, synchronous commit on; as a ratio to the yardstick.
 
 Three kinds: ad-hoc rows, scheduled rows of ``Allow`` schedules, and exclusive rows (one per owner). Counts are
-checked: every run has exactly one outcome. Then scheduled rows again, in pairs without and with a snapshot that somebody
-holds open in the same database while all of them pass, as a ratio of the two.
+checked: every run has exactly one outcome. Then scheduled rows again, in pairs without and with a snapshot that is
+held open in the same database while all of them pass, as a ratio of the two.
 
     drain.py [ad-hoc] [scheduled] [exclusive] [held]
 """
@@ -94,18 +94,8 @@ def _held_snapshot(dsn: str) -> Iterator[None]:
 
 def _drain(server: Server, rows: int) -> float:
     worker = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "slotkeeper.cli",
-            "worker",
-            "--dsn",
-            server.dsn,
-            "--app",
-            "noop_app",
-            "--log-level",
-            "error",
-        ],
+        [sys.executable, "-m", "slotkeeper.cli", "worker", "--dsn", server.dsn, "--app", "noop_app"],
+        env={**os.environ, "SLOTKEEPER_LOG_LEVEL": "warning"},
         cwd=Path(__file__).parent,
     )
     try:

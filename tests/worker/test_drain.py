@@ -88,7 +88,8 @@ def test_a_command_that_outlives_the_drain_is_stopped_and_given_back(place: Plac
 def test_claims_under_way_are_not_lost_by_a_drain(place: Place) -> None:
     """Signals at any moment of a busy worker's life: every run is done or waits, none is held by nobody."""
     place.value(
-        "select count(slotkeeper.enqueue_v1('succeed', '{}', null, 'default', 'default', null, 0::smallint, 6::smallint))"
+        "select count(slotkeeper.enqueue_v1("
+        "  'succeed', '{}', null, 'default', 'default', null, 0::smallint, 6::smallint))"
         " from generate_series(1, 2000)"
     )
 

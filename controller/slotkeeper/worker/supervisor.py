@@ -104,6 +104,11 @@ class Supervisor:
         if self._lease is not None:
             self._lease.beat_now()
 
+    def more_to_claim(self) -> None:
+        """A claim came back full: every loop may look."""
+        for loop in self._claim_loops:
+            loop.look_now()
+
     def answered(self, attempt: Attempt, answer: Answer) -> None:
         """The database's word on one outcome."""
         if answer.answer == "fenced":
