@@ -122,32 +122,32 @@ class Processes:
         self.folder = folder
         self.handled = folder / "handled.jsonl"
         self.handled.touch()
-        self._started: list[OwnProcess] = []
+        self.started: list[OwnProcess] = []
 
     def start(
         self, *arguments: str, name: str = "", cwd: Path | None = None, python: Sequence[str] = (), **environment: str
     ) -> OwnProcess:
         """``slotkeeper`` with these arguments; handlers find HANDLED_FILE in their environment."""
-        log_file = self.folder / f"{len(self._started)}-{name or arguments[0]}.log"
+        log_file = self.folder / f"{len(self.started)}-{name or arguments[0]}.log"
         process = OwnProcess(
             [sys.executable, *python, "-m", "slotkeeper.cli", *arguments],
             log_file,
             cwd=cwd or self.folder,
             environment={"HANDLED_FILE": str(self.handled), "PYTHONUNBUFFERED": "1", **environment},
         )
-        self._started.append(process)
+        self.started.append(process)
         return process
 
     def script(self, file: Path, *arguments: str, **environment: str) -> OwnProcess:
         """A Python file of the tests as a process."""
-        log_file = self.folder / f"{len(self._started)}-{file.stem}.log"
+        log_file = self.folder / f"{len(self.started)}-{file.stem}.log"
         process = OwnProcess(
             [sys.executable, str(file), *arguments],
             log_file,
             cwd=file.parent,
             environment={"HANDLED_FILE": str(self.handled), **environment},
         )
-        self._started.append(process)
+        self.started.append(process)
         return process
 
     def worker(self, dsn: str, app: Path, *more: str, python: Sequence[str] = (), **settings: object) -> OwnProcess:
@@ -159,7 +159,7 @@ class Processes:
         settings = {name: value for name, value in settings.items() if not name.isupper()}
         flags = {
             "namespaces": "*", "queues": "*", "allow": "task,command", "lease_seconds": 3, "poll_seconds": 0.2,
-            "concurrency": 20, "name": f"worker-{len(self._started)}", "log_format": "json", **settings,
+            "concurrency": 20, "name": f"worker-{len(self.started)}", "log_format": "json", **settings,
         }  # fmt: skip
         words = [word for flag, value in flags.items() for word in (f"--{flag.replace('_', '-')}", str(value))]
         return self.start(
@@ -176,7 +176,7 @@ class Processes:
         return [json.loads(line) for line in self.handled.read_text().splitlines()]
 
     def end(self) -> None:
-        for process in self._started:
+        for process in self.started:
             process.end()
 
 

@@ -27,7 +27,7 @@ class Place:
     handlers: Path = HANDLERS
 
     def worker(self, *more: str, **settings: object) -> OwnProcess:
-        return self.processes.worker(self.dsn, HANDLERS, *more, **settings)  # type: ignore[arg-type]
+        return self.processes.worker(self.dsn, self.handlers, *more, **settings)  # type: ignore[arg-type]
 
     def enqueue(self, task: str, payload: str = "{}", **more: Any) -> int:
         return int(scenario.enqueue(self.connection, task, payload=payload, **more).id)

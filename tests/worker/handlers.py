@@ -92,12 +92,14 @@ TEXTS = {
 
 @task("text")
 async def text(run: Run) -> None:
-    raise TEXTS[run.payload["text"]]
+    error = TEXTS[run.payload["text"]]()
+    raise error
 
 
 @task("text.in_thread")
 def text_in_thread(run: Run) -> None:
-    raise TEXTS[run.payload["text"]]
+    error = TEXTS[run.payload["text"]]()
+    raise error
 
 
 @task("for_ever")

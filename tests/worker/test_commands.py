@@ -128,12 +128,19 @@ def test_cancel_is_sigterm_to_the_whole_group(shared: Place, tmp_path: Path) -> 
     assert told.read_text() == "term\n"
 
 
-def test_a_command_that_ignores_sigterm_is_killed(shared: Place, tmp_path: Path) -> None:
-    told = tmp_path / "pid"
+@pytest.fixture(scope="session", autouse=True)
+def ignoring(shared: Place, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int, Any]:
+    """A cancelled command that ignores SIGTERM (run, process id, cancelled at): begun early, for it takes ten seconds."""
+    told = tmp_path_factory.mktemp("ignoring") / "pid"
     run = start(shared, "sh", "-c", f"trap '' TERM; echo $$ > {told}; while :; do sleep 0.1; done")
     pid = int(eventually(lambda: told.exists() and told.read_text(), "the command runs"))
     asked = shared.value("select clock_timestamp()")
     shared.value("select became from slotkeeper.cancel_v1(%s)", [run])
+    return run, pid, asked
+
+
+def test_a_command_that_ignores_sigterm_is_killed(shared: Place, ignoring: tuple[int, int, Any]) -> None:
+    run, pid, asked = ignoring
     cancelled = shared.ended(run, "cancelled")
     assert (cancelled.finished_at - asked).total_seconds() >= 10
     assert not Path(f"/proc/{pid}").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -39,19 +40,21 @@ def test_what_is_raised_after_the_commit_changes_nothing(shared: Place) -> None:
     assert (effects(shared, run), done.attempts) == (1, 1)
 
 
-@pytest.mark.parametrize(("death", "attempts"), [("dies before commit", 2), ("dies after commit", 1)])
-def test_a_death_around_the_commit_leaves_one_effect(place: Place, death: str, attempts: int) -> None:
-    for _ in range(2):
-        place.worker(lease_seconds=1, EFFECTS_DSN=place.dsn)
-    run = place.enqueue("exactly_once", json.dumps({"first": death}))
-    done = place.ended(run)
-    assert (effects(place, run), done.attempts) == (1, attempts)
+def test_a_death_around_the_commit_leaves_one_effect(place: Place) -> None:
+    runs = {
+        death: place.enqueue("exactly_once", json.dumps({"first": death}))
+        for death in ("dies before commit", "dies after commit")
+    }
+    for _ in range(3):
+        place.worker(lease_seconds=1, concurrency=1, EFFECTS_DSN=place.dsn)
+    before, after = (place.ended(run) for run in runs.values())
+    assert [effects(place, run) for run in runs.values()] == [1, 1]
+    assert before.attempts == 2
+    assert after.attempts == 1
 
 
 def test_runs_that_wait_behind_a_completed_one_follow(shared: Place) -> None:
     """`run.complete` promotes nothing, so that nobody waits for an open transaction: the worker does it afterwards."""
-    from datetime import timedelta
-
     name = shared.schedules.add(
         task="exactly_once", payload={"first": "commits"}, overlapPolicy="Queue", catchUp={"policy": "RunAll"}
     )

@@ -16,7 +16,10 @@ from slotkeeper.cli.main import commands
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-LINKED = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+LINKED = [
+    *PAGES,
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "charts/slotkeeper/README.md")),
+]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CONTEXT = click.Context(commands)
 COMMANDS = {

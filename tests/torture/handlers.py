@@ -1,0 +1,49 @@
+"""Handlers that write down each start, so that a checker can compare it with what the tables say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+
+from slotkeeper import Run, task
+
+
+def note(run: Run, what: str) -> None:
+    """One line in HANDLED_FILE, in one write."""
+    line = {
+        "what": what, "task": run.task, "run": run.id, "schedule": run.schedule, "attempt": run.attempt,
+        "slot": run.slot and run.slot.isoformat(), "token": run.token, "pid": os.getpid(), "lost": run.lost,
+    }  # fmt: skip
+    handle = os.open(os.environ["HANDLED_FILE"], os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(handle, json.dumps(line).encode() + b"\n")
+    finally:
+        os.close(handle)
+
+
+@task("note")
+async def note_it(run: Run) -> None:
+    note(run, "began")
+    await asyncio.sleep(0.05)
+
+
+@task("note.in_thread")
+def note_in_thread(run: Run) -> None:
+    note(run, "began")
+    time.sleep(0.05)
+
+
+@task("nap")
+def nap(run: Run) -> None:
+    """Long enough for its process to be killed or frozen in it; a second attempt is quick."""
+    note(run, "began")
+    until = time.monotonic() + float(run.payload["seconds"])
+    while run.attempt == 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    if run.attempt == 1 and run.payload.get("wait_until_lost"):
+        until = time.monotonic() + 10
+        while not run.lost and time.monotonic() < until:
+            time.sleep(0.01)
+    note(run, "ended")
