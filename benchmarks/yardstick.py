@@ -1,9 +1,8 @@
 """The yardstick R: what a plain, good queue table reaches on this machine at this moment.
 
-pgbench, two clients, batches of 100: claim with SKIP LOCKED and UPDATE, finish with UPDATE, the row kept, a partial
-index on
-ready rows, two commits a batch. Every figure of these benchmarks is a ratio to R, taken just before and just after it,
-because the machine changes from minute to minute.
+pgbench, two clients, batches of 100: claim with SKIP LOCKED and UPDATE, finish with UPDATE, the row kept, a
+partial index on ready rows, two commits a batch. Every figure of these benchmarks is a ratio to R, taken just
+before and just after it, because the machine changes from minute to minute.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A loop in a thread of its own that survives a database which goes away: the frame of ticker, keeper and syncer.
 
 Runs one step after another, waits as long as the step says, backs off while the database cannot be reached, and
-stops when
-asked. What a step does is the actor's business.
+stops when asked. What a step does is the actor's business.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What becomes of the slots of one stored schedule: for the ticker when they fall due, for the operator before an edit.
 
-Pure: from what the database said (watermark, its clock, the version's spec) to what is to be stored. One rule for
-both, so
-that no due slot vanishes because an edit came first.
+Pure: from what the database said (watermark, its clock, the version's spec) to what is to be stored. One rule
+for both, so that no due slot vanishes because an edit came first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What users import: ``task``, ``Run``, ``enqueue`` and the errors that a handler raises on purpose.
 
-No database driver is imported here: ``enqueue`` and ``run.complete`` take the caller's own psycopg connection and
-use its
-transaction. How handlers are executed is the worker's business.
+No database driver is imported here: ``enqueue`` and ``run.complete`` take the caller's own psycopg connection
+and use its transaction. How handlers are executed is the worker's business.
 """
 
 from __future__ import annotations
@@ -148,9 +147,9 @@ class Run:
         """Records success inside the transaction of ``conn``, so that it commits together with the handler's own
         writes.
 
-        The login of ``conn`` needs the role slotkeeper_worker or slotkeeper_enqueuer. Raises RunLost when another
-        attempt
-        owns the run: let it roll the transaction back. For an AsyncConnection use ``complete_async``.
+        The login of ``conn`` needs the role slotkeeper_worker or slotkeeper_enqueuer. Raises RunLost when
+        another attempt owns the run: let it roll the transaction back. For an AsyncConnection use
+        ``complete_async``.
         """
         row = conn.execute(_COMPLETE, (self.id, self.token)).fetchone()
         self._check_completed(row)
@@ -187,8 +186,8 @@ def task(name: _H | str | None = None, /) -> _H | Callable[[_H], _H]:
     """Registers a handler: ``@task`` (as ``module.function``) or ``@task("billing.report")``.
 
     A handler takes one argument, the ``Run``, and may be ``async``. What it returns is ignored; what it raises
-    decides what
-    becomes of the run. Raises InvalidField for a name that is empty, longer than 253 characters or taken.
+    decides what becomes of the run. Raises InvalidField for a name that is empty, longer than 253 characters or
+    taken.
     """
     if callable(name):
         return _register(f"{name.__module__}.{name.__qualname__}", name)
@@ -226,10 +225,9 @@ def enqueue(
 ) -> Enqueued:  # fmt: skip
     """Stores an ad-hoc run of ``task`` in the caller's transaction: it exists if and when that commits.
 
-    ``key``: at most once per (namespace, key), from now until seven days after the run's end. ``run_at``: not before
-    this
-    instant (aware), by the database's clock. Raises InvalidField naming the argument; otherwise what the connection
-    raises.
+    ``key``: at most once per (namespace, key), from now until seven days after the run's end. ``run_at``: not
+    before this instant (aware), by the database's clock. Raises InvalidField naming the argument; otherwise
+    what the connection raises.
     """
     parameters = _enqueue_parameters(task, payload, key, queue, namespace, run_at, priority, max_attempts)
     return _enqueued(conn.execute(_ENQUEUE, parameters).fetchone())

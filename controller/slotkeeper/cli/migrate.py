@@ -11,7 +11,7 @@ from slotkeeper.store.migrate import migrate as migrate_schema
 
 @click.command()
 @options.dsn
-@click.option(
+@options.option(
     "--grant", multiple=True, metavar="LOGIN=ROLE", help=f"Roles: {', '.join(ROLES)}. May be given more than once."
 )
 def migrate(dsn: str, grant: tuple[str, ...]) -> None:

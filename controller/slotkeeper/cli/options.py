@@ -9,17 +9,22 @@ import click
 
 
 def option(flag: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A click option whose variable is ``SLOTKEEPER_`` and the flag's name."""
-    return click.option(
-        flag, envvar=f"SLOTKEEPER_{flag.removeprefix('--').replace('-', '_').upper()}", show_envvar=True, **settings
-    )
+    """A click option whose variable is ``SLOTKEEPER_`` and the flag's name (of ``--on/--off`` the first)."""
+    name = flag.partition("/")[0].removeprefix("--").replace("-", "_").upper()
+    return click.option(flag, envvar=f"SLOTKEEPER_{name}", show_envvar=True, **settings)
 
 
 dsn = option("--dsn", required=True, help="Postgres, as a libpq URL or keyword string.")
 log_format = option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of stderr."
 )
-log_level = option("--log-level", default="info", show_default=True, help="debug, info, warning or error.")
+log_level = option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least that is logged.",
+)
 
 
 def comma_separated(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:

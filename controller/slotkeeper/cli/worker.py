@@ -16,6 +16,7 @@ import click
 from slotkeeper import __version__
 from slotkeeper.cli import options
 from slotkeeper.cli.logs import set_up_logs
+from slotkeeper.errors import InvalidField
 from slotkeeper.worker import Supervisor, WorkerSettings
 from slotkeeper.worker.settings import ACTIONS
 from slotkeeper.worker.supervisor import exit_process
@@ -63,13 +64,12 @@ def worker(
     """Claims runs under a lease and runs them.
 
     SIGTERM or Ctrl-C: no new runs; those not begun are given back at once, running ones may go on for
-    --drain-seconds; a
-    second signal gives them back too.
+    --drain-seconds; a second signal gives them back too.
     """
-    set_up_logs(log_format, log_level)  # type: ignore[arg-type]
+    set_up_logs(log_format, log_level)
     sys.path.insert(0, str(Path.cwd()))
     for module in app:
-        importlib.import_module(module)
+        _import(module)
     settings = WorkerSettings(
         dsn=dsn, name=name or f"{socket.gethostname()}-{os.getpid()}", namespace=_own_namespace(), pool=pool,
         namespaces=namespaces or (_own_namespace(),), queues=queues, concurrency=concurrency, allow=frozenset(allow),
@@ -81,6 +81,16 @@ def worker(
     status = asyncio.run(_serve(settings))
     sys.stderr.flush()
     exit_process(status)
+
+
+def _import(module: str) -> None:
+    """Imports what registers handlers; what fails inside it is shown with its traceback."""
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise InvalidField("--app", f"there is no module {module!r} here", instead="a module on PYTHONPATH") from error
 
 
 async def _serve(settings: WorkerSettings) -> int:

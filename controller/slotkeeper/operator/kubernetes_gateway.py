@@ -1,8 +1,8 @@
 """The only module that uses the ``kubernetes`` client: list, get, status, Events, and who the cluster is.
 
-Plain mappings go in and out, so that the client can be exchanged. No watching: that is the pump's. Every request has a
-time-out; 429, 5xx and no answer are tried again with jitter, any other refusal is raised at once. Safe to share
-between threads.
+Plain mappings go in and out, so that the client can be exchanged. No watching: that is the pump's. Every
+request has a time-out; 429, 5xx and no answer are tried again with jitter, any other refusal is raised at once.
+Safe to share between threads.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ class Leadership:
         """Whether this process leads, asked of the server unless it answered just now; call it before every write.
 
         Becomes the leader when nobody is. A lost connection ends leadership; so does any doubt about it. Raises
-        InvalidField when a pooler stands in between, DatabaseUnavailable and the like when the server cannot be asked.
+        InvalidField when a pooler stands in between, DatabaseUnavailable and the like when the server cannot be
+        asked.
         """
         with self._lock:
             if self._leads and time.monotonic() - self._confirmed_at < FRESH:

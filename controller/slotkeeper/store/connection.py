@@ -1,8 +1,8 @@
 """Connections to Postgres that notice a lost server soon, and the one place where driver errors become ours.
 
-A ``Session`` is one connection of one thread that is opened when first needed and again after it broke. There is no
-pool:
-every actor needs one connection, the worker a few, and a statement is one function call in a transaction of its own.
+A ``Session`` is one connection of one thread that is opened when first needed and again after it broke. There
+is no pool: every actor needs one connection, the worker a few, and a statement is one function call in a
+transaction of its own.
 """
 
 from __future__ import annotations
@@ -87,9 +87,8 @@ def translate(error: psycopg.Error) -> DatabaseError | SchemaMissing:
 class Session:
     """One connection of one thread, opened when needed.
 
-    ``prepare_threshold`` stays off, so that it works through PgBouncer in transaction mode: a statement here is a
-    call of a
-    function, whose plans live in the server anyway.
+    ``prepare_threshold`` stays off, so that it works through PgBouncer in transaction mode: a statement here is
+    a call of a function, whose plans live in the server anyway.
     """
 
     def __init__(self, dsn: str, name: str) -> None:

@@ -1,10 +1,9 @@
 """Brings the schema to this version: roles, migrations, functions, grants.
 
-Migrations (``sql/migrations/NNNN_name.sql``) are immutable and run once, each in a transaction of its own. Functions
-and
-views (``sql/functions/*.sql``) are created again whenever their text changes. Roles and grants are repeated every time.
-Any number of processes may migrate at once: an advisory lock lets one through. Changes are additive within a minor
-version, so the previous version runs on this schema.
+Migrations (``sql/migrations/NNNN_name.sql``) are immutable and run once, each in a transaction of its own.
+Functions and views (``sql/functions/*.sql``) are created again whenever their text changes. Roles and grants
+are repeated every time. Any number of processes may migrate at once: an advisory lock lets one through. Changes
+are additive within a minor version, so the previous version runs on this schema.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ def migrate(dsn: str, grants: Sequence[str] = (), *, say: Callable[[str], None] 
     """Migrates the database of ``dsn`` (a direct one, not through a transaction pooler).
 
     ``grants`` are ``LOGIN=ROLE`` with a role of ``ROLES``. Raises InvalidField for a malformed grant,
-    MigrationConflict when
-    an applied migration differs from its file, DatabaseBusy when a lock could not be had for a minute, DatabaseError.
+    MigrationConflict when an applied migration differs from its file, DatabaseBusy when a lock could not be had
+    for a minute, DatabaseError.
     """
     wanted = [_parse_grant(grant) for grant in grants]
     folder = resource_folder("sql")

@@ -31,9 +31,8 @@ class DueSchedule:
 class DecidedSchedule:
     """All that was decided about the slots of one schedule in (watermark, until].
 
-    Valid only while the schedule still has this version and watermark. ``exempt`` are runs whose due time is still
-    to come
-    (an edit of a schedule with a spread): overlap and superseding do not touch them.
+    Valid only while the schedule still has this version and watermark. ``exempt`` are runs whose due time is
+    still to come (an edit of a schedule with a spread): overlap and superseding do not touch them.
     """
 
     id: int

@@ -13,9 +13,9 @@ OwnerVersion = tuple[int, int]
 class StoredVersion:
     """One version of a schedule, and which owner's rows carry it.
 
-    ``spec`` is canonical JSON without the payload; ``payload`` is the JSON text of the payload. ``label`` is the
-    part of an
-    idempotency key that a manual trigger or a re-run adds; ``kind`` 0 the schedule's slots, 1 a manual run, 2 a re-run.
+    ``spec`` is canonical JSON without the payload; ``payload`` is the JSON text of the payload. ``label`` is
+    the part of an idempotency key that a manual trigger or a re-run adds; ``kind`` 0 the schedule's slots, 1 a
+    manual run, 2 a re-run.
     """
 
     owner: int

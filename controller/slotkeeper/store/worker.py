@@ -144,8 +144,8 @@ class WorkerStore:
     ) -> tuple[list[ClaimedRow], Outlook]:  # fmt: skip
         """Finishes ``successes`` and claims up to ``free`` + ``prefetch`` runs in one call.
 
-        Raises FinishRefused (nothing was changed: use ``finish``), LeaseLost, or DatabaseUnavailable (anything may have
-        happened: repeat with the same token and ``resend``).
+        Raises FinishRefused (nothing was changed: use ``finish``), LeaseLost, or DatabaseUnavailable (anything
+        may have happened: repeat with the same token and ``resend``).
         """
         parameters: dict[str, object] = {
             "worker": worker,

@@ -46,9 +46,8 @@ class Batch:
 class Attempt:
     """One claimed run from claim to outcome. ``boot_seconds`` clocks; 0 means not yet.
 
-    ``began``: when its handler began; ``start_before``: it must not begin later; ``stop_reason`` and ``stop_asked``:
-    why and
-    when it was asked to stop; ``handle``: what its executor needs to stop it.
+    ``began``: when its handler began; ``start_before``: it must not begin later; ``stop_reason`` and
+    ``stop_asked``: why and when it was asked to stop; ``handle``: what its executor needs to stop it.
     """
 
     row: ClaimedRow

@@ -1,8 +1,7 @@
 """One claim loop: records outcomes and claims the next runs, in one call wherever it can.
 
-Two of them share a worker's hand, so that one claims while the other's runs are being run. Decides when to look and
-how far
-a lane has been seen; executes nothing.
+Two of them share a worker's hand, so that one claims while the other's runs are being run. Decides when to look
+and how far a lane has been seen; executes nothing.
 """
 
 from __future__ import annotations

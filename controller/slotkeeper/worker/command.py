@@ -1,7 +1,7 @@
 """Runs commands: argv in the worker's image, never through a shell, each in a process group of its own.
 
-Exit status 0 is success; 75 (EX_TEMPFAIL) an infrastructure error; 65 (EX_DATAERR) and 78 (EX_CONFIG) are not repeated
-(sysexits.h); anything else is. To stop one: SIGTERM to its group, SIGKILL after ten seconds.
+Exit status 0 is success; 75 (EX_TEMPFAIL) an infrastructure error; 65 (EX_DATAERR) and 78 (EX_CONFIG) are not
+repeated (sysexits.h); anything else is. To stop one: SIGTERM to its group, SIGKILL after ten seconds.
 """
 
 from __future__ import annotations

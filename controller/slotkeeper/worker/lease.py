@@ -1,8 +1,8 @@
 """The worker's lease: a heartbeat in a thread with a connection of its own, and the self-fence.
 
 One row per worker carries the lease, so a beat costs the same whatever the worker holds. A worker that cannot
-renew must have stopped before anybody else may start its runs: it fences itself, by its own clock, counted from before
-the last good beat was sent.
+renew must have stopped before anybody else may start its runs: it fences itself, by its own clock, counted from
+before the last good beat was sent.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ ROOT = Path(__file__).parents[3]
 SQL = ROOT / "sql"
 PACKAGE = ROOT / "controller" / "slotkeeper"
 FILES = sorted(SQL.rglob("*.sql"))
-#: Statements that the sdk spells out, because they run on the caller's connection, where sql/queries may not be read.
-SPELLED_IN_SDK = {"enqueue", "worker.complete"}
 _CALL = re.compile(r"""(?:\bcall|\b_call|\bexecute)\(\s*(?:\w+,\s*)?"([\w.]+)"|queries\(\)\["([\w.]+)"\]""")
 
 
@@ -38,21 +36,7 @@ def test_every_used_name_is_a_statement() -> None:
 
 
 def test_every_statement_is_used() -> None:
-    assert queries().keys() - _used() <= SPELLED_IN_SDK
-
-
-@pytest.mark.parametrize("name", sorted(SPELLED_IN_SDK & queries().keys()))
-def test_what_the_sdk_spells_out_is_the_same_call(name: str) -> None:
-    call = re.compile(r"slotkeeper\.(\w+_v\d+)\((.*?)\)(?: as |[\"\n;]|$)", re.DOTALL)
-    function, arguments = _only(call.findall(queries()[name].text))
-    source = re.sub(r'"\s*\n\s*"', "", (PACKAGE / "sdk.py").read_text(encoding="utf-8"))
-    spelled = dict(call.findall(source))
-    assert re.findall(r"::(\w+)", spelled[function]) == re.findall(r"::(\w+)", arguments)
-
-
-def _only(found: list[tuple[str, str]]) -> tuple[str, str]:
-    (one,) = found
-    return one
+    assert queries().keys() == _used()
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
