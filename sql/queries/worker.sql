@@ -6,7 +6,7 @@ select slotkeeper.register_worker_v1(
 
 -- name: worker.lanes
 -- The lanes that this worker may claim from, the most urgent first.
-select lane from slotkeeper.lanes_v1(%(worker)s::bigint);
+select lane, priority from slotkeeper.lanes_v1(%(worker)s::bigint);
 
 -- name: worker.beat
 -- Moves the lease; no row: this worker was reaped. Also the runs that are to be cancelled.

@@ -126,9 +126,9 @@ class WorkerStore:
         rows = await self._call("worker.register", {**worker, "protocol": PROTOCOL})
         return int(rows[0].id)
 
-    async def lanes(self, worker: int) -> list[int]:
-        """The lanes that this worker may claim from, the most urgent first."""
-        return [row.lane for row in await self._call("worker.lanes", {"worker": worker})]
+    async def lanes(self, worker: int) -> list[tuple[int, int]]:
+        """The (lane, priority) pairs that this worker may claim from, the most urgent first."""
+        return [(row.lane, row.priority) for row in await self._call("worker.lanes", {"worker": worker})]
 
     async def leave(self, worker: int) -> bool:
         """Removes the worker's row; False while it still owns runs."""

@@ -12,7 +12,8 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Protocol
 
 import structlog
@@ -96,7 +97,8 @@ class ClaimLoop:
         self._poll_seconds = poll_seconds
         self._look_at = 0.0
         self._hinted = False
-        self._known_lanes: list[int] = []
+        self._known_lanes: list[tuple[int, int]] = []
+        self._claims = 0
         self._lanes_at = 0.0
         self._wake = asyncio.Event()
 
@@ -271,7 +273,8 @@ class ClaimLoop:
             # Once a poll, everything is looked at: what a bound has passed is found even when no keeper runs.
             if not self._hand.attempts:
                 self._lanes.forget()
-        return self._known_lanes
+        self._claims += 1
+        return in_turn(self._known_lanes, self._claims)
 
     async def _finish_one_by_one(self, attempts: list[Attempt]) -> None:
         try:
@@ -287,6 +290,18 @@ class ClaimLoop:
             if answer.became == "ready":
                 seconds = self._clock.seconds_until(answer.run_at)
                 self._look_at = min(self._look_at, boot_seconds() + max(seconds or 0.0, 0.0))
+
+
+def in_turn(lanes: Sequence[tuple[int, int]], turn: int) -> list[int]:
+    """Lanes by priority; those of one priority begin with another one at each turn, so that a busy queue starves
+    no other.
+    """
+    ordered: list[int] = []
+    for _, group in groupby(lanes, key=itemgetter(1)):
+        equals = [lane for lane, _ in group]
+        start = turn % len(equals)
+        ordered += equals[start:] + equals[:start]
+    return ordered
 
 
 def _take(queue: deque[Attempt], limit: int) -> list[Attempt]:

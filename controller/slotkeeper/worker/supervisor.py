@@ -50,9 +50,9 @@ _EXIT_SECONDS = 5.0
 #: How exact deadlines are (seconds).
 _DEADLINE_TICK = 0.1
 _CLAIM_LOOPS = 2
-_STOP_SECONDS = 12.0
+_STOP_SECONDS = 6.0
 #: The outcomes of handlers that were abandoned have this time (seconds) to be recorded.
-_LAST_WORDS_SECONDS = 3.0
+_LAST_WORDS_SECONDS = 2.0
 _RETRY_SECONDS = 0.3
 
 
