@@ -18,8 +18,8 @@ create or replace function slotkeeper.work_v1(
   p_free integer, p_prefetch integer, p_addresses tid[], p_tokens uuid[], p_ended integer, p_id_sum bigint,
   p_drained uuid[], p_resend boolean)
 returns table (id bigint, address tid, owner bigint, slot timestamptz, run_at timestamptz, version integer, lane integer,
-               attempt integer, charged smallint, max_attempts smallint, trigger smallint, exclusive boolean,
-               lost smallint, returns smallint, first_started_at timestamptz, task text, payload text)
+               attempt integer, charged smallint, max_attempts smallint, trigger smallint, lost smallint,
+               first_started_at timestamptz, task text, payload text)
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 -- Statistics taken while the tables were empty must not choose the plan (measured: 0.19 of the rate without pins).
@@ -95,7 +95,7 @@ begin
     if p_resend then
       return query
         select r.id, r.ctid, r.owner, r.slot, r.run_at, r.version, r.lane, r.attempt, r.charged, r.max_attempts, r.trigger,
-               r.exclusive, r.lost, r.returns, r.first_started_at, r.task, r.payload
+               r.lost, r.first_started_at, r.task, r.payload
           from claim_batch b join run r on r.lane = b.lane and not r.behind and r.run_at between b.lo and b.hi
          where b.token = p_token and r.token = p_token and r.worker = p_worker and r.state <> 0;
     else
@@ -121,7 +121,7 @@ begin
                              first_started_at = coalesce(r.first_started_at, clock_timestamp()), token = p_token
              where r.ctid = any ((select addresses from taken)::tid[])
             returning r.id, r.ctid, r.owner, r.slot, r.run_at, r.version, r.lane, r.attempt, r.charged, r.max_attempts,
-                      r.trigger, r.exclusive, r.lost, r.returns, r.first_started_at, r.task, r.payload),
+                      r.trigger, r.lost, r.first_started_at, r.task, r.payload),
           batch as (
             insert into claim_batch (token, lane, worker, lo, hi, claimed_at)
             select p_token, v_lanes[i], p_worker, min(c.run_at), max(c.run_at), v_at from claimed c having count(*) > 0)

@@ -26,21 +26,22 @@ def note(run: Run, what: str) -> None:
 @task("note")
 async def note_it(run: Run) -> None:
     note(run, "began")
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.2)
 
 
 @task("note.in_thread")
 def note_in_thread(run: Run) -> None:
     note(run, "began")
-    time.sleep(0.05)
+    time.sleep(0.2)
 
 
 @task("nap")
 def nap(run: Run) -> None:
-    """Long enough for its process to be killed or frozen in it; a second attempt is quick."""
+    """Long enough for its process to be killed or frozen in it; a second attempt is quick unless told."""
     note(run, "began")
-    until = time.monotonic() + float(run.payload["seconds"])
-    while run.attempt == 1 and time.monotonic() < until:
+    seconds = run.payload["seconds"] if run.attempt == 1 else run.payload.get("second_seconds", 0)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
         time.sleep(0.01)
     if run.attempt == 1 and run.payload.get("wait_until_lost"):
         until = time.monotonic() + 10

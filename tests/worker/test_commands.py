@@ -130,7 +130,7 @@ def test_cancel_is_sigterm_to_the_whole_group(shared: Place, tmp_path: Path) -> 
 
 @pytest.fixture(scope="session", autouse=True)
 def ignoring(shared: Place, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int, Any]:
-    """A cancelled command that ignores SIGTERM (run, process id, cancelled at): begun early, for it takes ten seconds."""
+    """A cancelled command that ignores SIGTERM: (run, process id, cancelled at). Begun early: it takes ten seconds."""
     told = tmp_path_factory.mktemp("ignoring") / "pid"
     run = start(shared, "sh", "-c", f"trap '' TERM; echo $$ > {told}; while :; do sleep 0.1; done")
     pid = int(eventually(lambda: told.exists() and told.read_text(), "the command runs"))
