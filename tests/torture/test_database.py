@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 
 import psycopg
 
 import scenario
 from applied_schedules import jobschedule
+from history import slots_without_exactly_one_outcome
 from processes import OwnProcess, eventually
 from slotkeeper import enqueue
 from slotkeeper.cli.embedded_postgres import EmbeddedPostgres
@@ -89,10 +91,6 @@ def test_processes_come_back_by_themselves_and_nothing_is_lost(
     assert len(producer.acknowledged) > 20
     done = {row.id for row in scenario.rows(place.connection, "select id from slotkeeper.run_done where outcome = 0")}
     assert set(producer.acknowledged) <= done
-    from datetime import timedelta
-
-    from history import slots_without_exactly_one_outcome
-
     assert (
         slots_without_exactly_one_outcome(place.connection, period=timedelta(seconds=10), after=after, until=until)
         == []

@@ -235,7 +235,7 @@ class ClaimLoop:
         """The answer to a claim was lost: ask for the same runs until the database answers, before a new token is
         used.
         """
-        while not self._host.finished():
+        while not self._host.finished() and self._host.worker_id == worker:
             try:
                 rows, outlook = await self._store.work(
                     worker, token, lanes, {}, None, free=free, prefetch=prefetch, resend=True,
@@ -245,9 +245,10 @@ class ClaimLoop:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             except LeaseLost:
-                # Whatever was claimed has been given to others, or will be.
+                # Either the next beat renews it, and what was claimed is still ours; or we become another worker.
                 self._host.lease_lost()
-                return
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
             if rows:
                 await self._host.accept(self._store, worker, token, rows, outlook)
             return

@@ -58,9 +58,9 @@ class Hand:
 
     def collect(self) -> None:
         """Sorts what was reported into successes and returns."""
-        collected: list[Attempt] = []
-        while self._reported:
-            collected.append(self._reported.popleft())
+        with self._reporting:
+            collected = list(self._reported)
+            self._reported.clear()
         if not collected:
             return
         if not self.successes:
