@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import signal
 import time
 from datetime import timedelta
 
@@ -63,7 +64,7 @@ def test_every_slot_has_one_outcome_whoever_is_killed(place: Place, torture_seco
     assert set(statuses) == {"done"}, statuses
     for process in (*controllers, *workers):
         assert process.running, process.text()[-3000:]
-        assert process.stop() == 0
+        assert process.stop() in (0, -signal.SIGTERM)  # one that has just been started does not listen yet
     crashes = [
         line for own in place.processes.started for line in own.log("step_crashed") + own.log("background_failed")
     ]

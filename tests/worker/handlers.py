@@ -150,6 +150,18 @@ def sleep_in_thread(run: Run) -> None:
     note(run, "ended", lost=run.lost)
 
 
+async def fail_soon() -> None:
+    await asyncio.sleep(0)
+    raise ValueError("one of the group")
+
+
+@task("group")
+async def group(run: Run) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(fail_soon())
+        tasks.create_task(asyncio.sleep(3600))
+
+
 @task("block_the_loop")
 async def block_the_loop(run: Run) -> None:
     note(run)

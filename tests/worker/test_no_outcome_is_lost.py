@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import threading
 import uuid
+from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 import scenario
 from processes import eventually
 from slotkeeper.database_clock import DatabaseClock, boot_seconds
-from slotkeeper.errors import DatabaseUnavailable
+from slotkeeper.errors import DatabaseUnavailable, LeaseLost
 from slotkeeper.store.worker import Outlook
 from slotkeeper.ticker import Ticker
 from slotkeeper.worker.attempt import DONE, Attempt, Batch
@@ -38,31 +40,37 @@ def ended_attempt() -> Attempt:
     return attempt
 
 
-def test_every_outcome_that_is_reported_wakes_somebody() -> None:
-    """Many threads at once: after the last report either a wake-up has followed it, or it was collected."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for _ in range(300):
-            woken = threading.Event()
-            hand = Hand(4, woken.set)
-            together = threading.Barrier(4)
+class Interrupted(deque[Attempt]):
+    """Where one thread is about to add something, another comes in between: once."""
 
-            def report(hand: Hand = hand, together: threading.Barrier = together) -> None:
-                attempt = ended_attempt()
-                together.wait()
-                hand.report(attempt)
+    def __init__(self, attempts: list[Attempt], intruder: Callable[[], None]) -> None:
+        super().__init__(attempts)
+        self._intruder: Callable[[], None] | None = intruder
 
-            threads = [threading.Thread(target=report) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert woken.is_set()
-            hand.collect()
-            assert len(hand.successes) == 4
-    finally:
-        sys.setswitchinterval(before)
+    def __len__(self) -> int:
+        length = super().__len__()
+        intruder, self._intruder = self._intruder, None
+        if intruder is not None:
+            thread = threading.Thread(target=intruder)
+            thread.start()
+            thread.join(0.3)  # it may have to wait for us
+        return length
+
+
+@pytest.mark.parametrize("pending", [0, 1])
+@pytest.mark.parametrize("intrusion", ["collect", "report"])
+def test_every_outcome_that_is_reported_is_collected_or_wakes_somebody(pending: int, intrusion: str) -> None:
+    woken = threading.Event()
+    hand = Hand(4, woken.set)
+    attempt, other = ended_attempt(), ended_attempt()
+    intruder = hand.collect if intrusion == "collect" else partial(hand.report, other)
+    hand._reported = Interrupted([ended_attempt() for _ in range(pending)], intruder)
+    if pending:
+        woken.set()  # whoever reported that one woke us; we have not looked yet
+    if intrusion == "collect":
+        woken.clear()  # we are looking now
+    hand.report(attempt)
+    eventually(lambda: attempt in hand.successes or woken.is_set(), "collected, or a wake-up", seconds=2)
 
 
 def test_only_the_first_word_on_an_attempt_counts() -> None:
@@ -131,6 +139,55 @@ def test_successes_survive_a_database_that_is_away_when_they_are_to_be_recorded(
     asyncio.run(asyncio.wait_for(loop.run(), 20))
     assert host.recorded_attempts == [attempt]
     assert store.asked == 2
+
+
+class LostAnswerStore:
+    """The answer to a claim is lost, and the lease has ended when it is asked for again; then a beat has renewed it."""
+
+    def __init__(self) -> None:
+        self.tokens: list[uuid.UUID] = []
+
+    async def lanes(self, _: int) -> list[tuple[int, int]]:
+        return [(1, 0)]
+
+    async def work(self, _: int, token: uuid.UUID, *__: object, resend: bool = False, **___: object) -> Any:
+        self.tokens.append(token)
+        assert resend is (len(self.tokens) > 1)
+        match len(self.tokens):
+            case 1:
+                raise DatabaseUnavailable("the answer is lost")
+            case 2:
+                raise LeaseLost("not renewed yet")
+        return [SimpleNamespace(id=1, lane=1, run_at=MOMENT)], Outlook(MOMENT, None, None)
+
+
+class AcceptingHost(OneCallHost):
+    def __init__(self, hand: Hand) -> None:
+        super().__init__(hand)
+        self.accepted: list[Any] = []
+        self.beats = 0
+
+    def finished(self) -> bool:
+        return bool(self.accepted)
+
+    def lease_lost(self) -> None:
+        self.beats += 1
+
+    async def accept(self, *given: Any) -> None:
+        assert self.hand.calls == 1
+        self.accepted.append(given)
+
+
+def test_a_claim_whose_answer_was_lost_is_asked_for_until_it_is_known() -> None:
+    """Else its runs would be held by a living worker that knows nothing of them."""
+    hand = Hand(1, lambda: None)
+    host, store = AcceptingHost(hand), LostAnswerStore()
+    loop = ClaimLoop(host, store, hand, DatabaseClock(), LaneBounds(), 0.05)  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(loop.run(), 20))
+    assert len(set(store.tokens)) == 1
+    assert host.beats == 1
+    ((_, worker, token, (row,), _),) = host.accepted
+    assert (worker, token, row.id) == (7, store.tokens[0], 1)
 
 
 def test_a_late_answer_does_not_look_like_a_forward_step_of_the_clock() -> None:
