@@ -48,7 +48,8 @@ begin
   select array_agg(l.id) into v_locked
     from (select s.id from unnest(p_ids, p_versions, p_watermarks) k(id, version, watermark)
             join schedule s on s.id = k.id and s.version = k.version and s.watermark = k.watermark
-           where s.retired_at is null order by s.id for no key update of s skip locked) l;
+           where s.retired_at is null and not (s.suspended or s.held or s.unwatched)
+           order by s.id for no key update of s skip locked) l;
   if v_locked is null then
     return p_ids;
   end if;

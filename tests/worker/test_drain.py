@@ -5,18 +5,8 @@ from __future__ import annotations
 import signal
 from datetime import timedelta
 
-import pytest
-
 from processes import eventually
 from worker_place import Place
-
-
-def test_an_idle_worker_leaves_at_once_and_removes_its_row(place: Place) -> None:
-    worker = place.worker()
-    eventually(lambda: place.value("select count(*) from slotkeeper.worker") == 1, "registered")
-    assert worker.stop() == 0
-    assert place.value("select count(*) from slotkeeper.worker") == 0
-    assert place.value("select count(*) from slotkeeper.claim_batch") == 0
 
 
 def test_a_worker_that_never_reached_its_database_leaves_too(place: Place) -> None:
@@ -96,7 +86,7 @@ def test_claims_under_way_are_not_lost_by_a_drain(place: Place) -> None:
     def done() -> int:
         return int(place.value("select count(*) from slotkeeper.run_done"))
 
-    for _ in range(3):
+    for _ in range(2):
         before = done()
         worker = place.worker(concurrency=4, lease_seconds=30)
         eventually(lambda before=before: done() > before, "some done", look=0.001)  # type: ignore[misc]
@@ -108,21 +98,18 @@ def test_claims_under_way_are_not_lost_by_a_drain(place: Place) -> None:
     assert len(began) == len(set(began)) == done()
 
 
-@pytest.mark.parametrize("python", [["-X", "dev"], ["-W", "error"]])
-def test_nothing_is_left_unclosed_at_exit(place: Place, python: list[str]) -> None:
-    worker = place.processes.worker(place.dsn, place.handlers, python=python)
+def test_a_worker_leaves_nothing_behind_at_its_end(place: Place) -> None:
+    """No row, no claim, no unclosed resource, and nothing of what its handlers printed is lost."""
+    worker = place.processes.worker(place.dsn, place.handlers, python=["-X", "dev", "-W", "error"], PYTHONUNBUFFERED="")
     name = place.schedules.add(command=["echo", "hello"])
     place.schedules.fire(name)
-    for task in ("succeed", "succeed.in_thread", "fail"):
-        place.began(place.enqueue(task)) if task != "fail" else place.returned(place.enqueue(task))
+    for task in ("succeed", "succeed.in_thread", "print"):
+        place.ended(place.enqueue(task))
+    place.returned(place.enqueue("fail"))
     eventually(lambda: [job.status for job in place.schedules.jobs(name)] == ["done"], "the command")
     assert worker.stop() == 0
+    assert "a line without its end" in worker.text()
     for word in ("Warning", "Traceback", "never awaited", "was destroyed", "unclosed"):
         assert word not in worker.text(), worker.text()
-
-
-def test_what_handlers_printed_is_not_lost_at_exit(place: Place) -> None:
-    worker = place.worker(PYTHONUNBUFFERED="")
-    place.ended(place.enqueue("print"))
-    assert worker.stop() == 0
-    assert "a line without its end" in worker.text()
+    assert place.value("select count(*) from slotkeeper.worker") == 0
+    assert place.value("select count(*) from slotkeeper.claim_batch") == 0

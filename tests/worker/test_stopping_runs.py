@@ -105,7 +105,7 @@ def test_a_run_that_is_cancelled_while_it_waits_in_the_process_does_not_begin(pl
 def test_a_thread_that_does_not_stop_makes_its_worker_drain_and_exit(place: Place) -> None:
     """Its run is recorded before the process goes, and a second worker goes on."""
     name = place.schedules.add(task="deaf", attemptDeadlineSeconds=1, retry={"initialBackoffSeconds": 0})
-    beside = place.enqueue("sleep", '{"seconds": 3}')
+    beside = place.enqueue("sleep", '{"seconds": 2.2}')
     stuck = place.processes.script(IMPATIENT, place.dsn, "0.5")
     run = begun(place, name)
     place.began(beside)

@@ -11,9 +11,9 @@ def lost_leases(place: Place) -> int:
 
 
 def test_handlers_that_hog_the_processor_or_block_the_loop_do_not_lose_the_lease(place: Place) -> None:
-    """Three leases long, with another worker at hand that would take the runs."""
+    """Longer than two leases, with another worker at hand that would take the runs."""
     place.worker(lease_seconds=1, concurrency=4)
-    runs = [place.enqueue("burn", '{"seconds": 3}'), place.enqueue("block_the_loop", '{"seconds": 3}')]
+    runs = [place.enqueue("burn", '{"seconds": 2.5}'), place.enqueue("block_the_loop", '{"seconds": 2.5}')]
     for run in runs:
         place.began(run)
     place.worker(lease_seconds=1)
@@ -23,34 +23,21 @@ def test_handlers_that_hog_the_processor_or_block_the_loop_do_not_lose_the_lease
 
 
 def test_a_run_that_kills_its_workers_ends_dead_and_the_others_are_done(place: Place) -> None:
-    def worker() -> None:
-        running = [process for process in workers if process.running]
-        while len(running) < 3:
-            workers.append(place.worker(lease_seconds=1))
-            running.append(workers[-1])
-
-    workers: list = []  # type: ignore[type-arg]
     poison = place.enqueue("poison", max_attempts=2)
     others = [place.enqueue("sleep", '{"seconds": 0.2}') for _ in range(10)]
+    workers = [place.worker(lease_seconds=1) for _ in range(3)]
 
-    def dead() -> bool:
-        worker()  # as a Deployment would
-        place.hurry(poison)
-        return bool(place.job(poison).status == "dead")
+    def hurry(run: int, status: str) -> bool:
+        place.hurry(run)  # a second lost lease comes back with a back-off
+        return bool(place.job(run).status == status)
 
-    eventually(dead, "the poison dead", look=0.1)
+    eventually(lambda: hurry(poison, "dead"), "the poison dead")
     job = place.job(poison)
     assert (job.reason, job.attempts, job.charged) == ("LeaseLost", 2, 2)
     assert len(place.noted(poison)) == 2
-    assert [error[:2] for error in place.errors(poison)] == [(n, "LeaseLost") for n in (1, 2)]
-
-    def others_done() -> bool:
-        worker()
-        for run in others:
-            place.hurry(run)
-        return all(place.job(run).status == "done" for run in others)
-
-    eventually(others_done, "the others done", look=0.1)
+    assert [error[:2] for error in place.errors(poison)] == [(1, "LeaseLost"), (2, "LeaseLost")]
+    eventually(lambda: all(hurry(run, "done") for run in others), "the others done")
+    assert [worker.running for worker in workers].count(True) == 1
 
 
 def test_outcomes_that_wait_while_the_database_refuses_are_recorded_later(place: Place) -> None:
