@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,18 @@ QUICK_START = Path(__file__).parents[2] / "examples" / "quickstart"
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
+def reachable() -> Iterator[Path]:
+    """A folder that the server's own user can reach, whoever we are."""
+    folder = Path(tempfile.mkdtemp(prefix="slotkeeper-test-dev-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def processes(tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
+    """Their throw-away databases lie in ``reachable``: one that is killed cannot remove its own."""
+    monkeypatch.setenv("TMPDIR", str(reachable))
     with own_processes(tmp_path) as processes:
         yield processes
 

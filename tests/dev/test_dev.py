@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 import scenario
 from processes import OwnProcess, Processes, eventually
@@ -126,11 +121,7 @@ def test_the_story_of_the_quick_start(processes: Processes, folder: Path) -> Non
 
 
 def test_a_process_that_is_killed_leaves_no_orphan(processes: Processes, folder: Path) -> None:
-    (folder / "schedules.yaml").write_text(
-        LATER.replace('cron: ["0 0 1 1 *"]', "every: {periodSeconds: 10}").replace(
-            "task: hello", "command: [sleep, '600']"
-        )
-    )
+    (folder / "schedules.yaml").write_text(SLEEPER)
     process = start(processes, folder)
     eventually(lambda: "sleep" in names(descendants(process.pid)), "the command runs")
     children = descendants(process.pid)
@@ -165,11 +156,7 @@ def test_code_with_a_fault_is_not_started_again_and_again_until_it_is_mended(
 
 
 def test_a_second_signal_does_not_wait_for_what_runs(processes: Processes, folder: Path) -> None:
-    (folder / "schedules.yaml").write_text(
-        LATER.replace('cron: ["0 0 1 1 *"]', "every: {periodSeconds: 10}").replace(
-            "task: hello", "command: [sleep, '600']"
-        )
-    )
+    (folder / "schedules.yaml").write_text(SLEEPER)
     process = processes.start("dev", str(folder), "--drain-seconds", "600")
     eventually(lambda: "sleep" in names(descendants(process.pid)), "the command runs")
     process.send(signal.SIGINT)
@@ -179,16 +166,10 @@ def test_a_second_signal_does_not_wait_for_what_runs(processes: Processes, folde
     assert not descendants(process.pid)
 
 
-@pytest.fixture
-def data() -> Iterator[Path]:
-    """A folder that the server's own user can reach, whoever we are."""
-    folder = Path(tempfile.mkdtemp(prefix="slotkeeper-test-dev-"))
-    folder.chmod(0o755)
-    yield folder / "data"
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def test_a_kept_database_goes_on_and_forgets_what_has_no_file(processes: Processes, folder: Path, data: Path) -> None:
+def test_a_kept_database_goes_on_and_forgets_what_has_no_file(
+    processes: Processes, folder: Path, reachable: Path
+) -> None:
+    data = reachable / "data"
     (folder / "later.yaml").write_text(LATER)
     process = start(processes, folder, "--data", data)
     says(process, "default/later: ")

@@ -105,3 +105,33 @@ def test_processes_come_back_by_themselves_and_nothing_is_lost(
         assert process.stop() == 0, process.text()[-3000:]
         assert process.log("step_crashed") + process.log("background_failed") == []
     place.connection.close()
+
+
+def test_living_workers_have_time_to_renew_after_a_restart(
+    durable_place: Place, durable_postgres: EmbeddedPostgres
+) -> None:
+    """The reaper is back before them, and every lease has ended meanwhile: it must wait for their first beat."""
+    place = durable_place
+    controller = place.processes.controller(place.dsn)
+    workers = [place.worker(lease_seconds=3, concurrency=2) for _ in range(2)]
+    runs = [place.enqueue("nap", '{"seconds": 8}') for _ in range(3)]
+    for run in runs:
+        place.began(run)
+    for worker in workers:
+        worker.freeze()
+    place.connection.close()
+    restart(durable_postgres, crash=True, away=3.2)
+    place.connection = scenario.connect(place.dsn)
+    eventually(
+        lambda: place.value("select postmaster_start = pg_postmaster_start_time() from slotkeeper.fleet"),
+        "the reaper has looked",
+    )
+    assert place.value("select bool_and(lease_until < clock_timestamp()) from slotkeeper.worker")
+    for worker in workers:
+        worker.thaw()
+    for run in runs:
+        assert place.ended(run).attempts == 1
+    assert place.value("select count(*) from slotkeeper.run_error") == 0
+    for process in (controller, *workers):
+        assert process.stop() == 0
+    place.connection.close()

@@ -176,6 +176,7 @@ class DevWorker:
         self._started_at = 0.0
         self._ended_at: float | None = None
         self._wait = 0.0
+        self._hurried = False
 
     def start(self) -> None:
         """Starts the process; its lines go to our stderr."""
@@ -214,20 +215,22 @@ class DevWorker:
         return self._ended_at + self._wait
 
     def hurry(self) -> None:
-        """A second signal: its worker gives its runs back at once. May be called by a signal handler."""
-        if self._process is not None:
-            self._process.terminate()
+        """A second signal: the worker gives its runs back at once. May be called by a signal handler."""
+        self._hurried = True  # `stop` sends it: right after the first, the kernel would make one signal of two
 
     def stop(self) -> None:
         """Lets it drain."""
         if self._process is None:
             return
         self._process.terminate()
-        try:
-            self._process.wait(self._drain_seconds + 20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        deadline = time.monotonic() + self._drain_seconds + 20
+        while self._process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_SECONDS)
+            if time.monotonic() > deadline:
+                self._process.kill()
+            elif self._hurried:
+                self._process.terminate()
         self._process = None
 
     def _python_stamps(self) -> dict[Path, int]:

@@ -184,7 +184,7 @@ class Supervisor:
             self._give_back_unstarted()
             self._finished = self._worker_id == 0  # it has never reached the database: there is nothing to wait for
         else:
-            self._drain_until = boot_seconds()
+            self._drain_until = min(self._drain_until, boot_seconds())
         self._wake()
 
     async def _register(self) -> None:
