@@ -44,7 +44,11 @@ begin
       end if;
       answer := case when became is null then 'fenced' else 'already' end;
     elsif r.token is distinct from x.token then
-      answer := 'fenced';
+      -- Ours no more. Either this very outcome was recorded and its answer got lost, or the run was given away.
+      answer := case when exists (select from run_error e where e.run = x.id and e.token = x.token)
+                       or (r.state = 0 and r.token is null and x.kind in ('snoozed', 'interrupted', 'unstarted'))
+                     then 'already' else 'fenced' end;
+      became := case when answer = 'already' and r.state = 0 then 'ready' end;
     elsif r.state = 0 and x.kind not in ('done', 'failed', 'fatal') then
       answer := 'already';  -- reaped and given back: there is nothing left to give back
       became := 'ready';
@@ -85,8 +89,8 @@ begin
   end if;
   if p_kind in ('failed', 'fatal', 'infrastructure') then
     delete from run_error e where e.run = r.id and e.attempt = r.attempt and e.kind = 'LeaseLost';
-    insert into run_error (run, attempt, worker, kind, message)
-    values (r.id, r.attempt, p_worker, coalesce(p_reason, 'Error'), coalesce(p_message, ''));
+    insert into run_error (run, attempt, worker, kind, message, token)
+    values (r.id, r.attempt, p_worker, coalesce(p_reason, 'Error'), coalesce(p_message, ''), r.token);
   end if;
   if r.state = 0 then
     r.lost := greatest(r.lost - 1, 0);  -- this outcome stands in place of the lost lease

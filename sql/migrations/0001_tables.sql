@@ -216,10 +216,12 @@ create table slotkeeper.run_error (
   at      timestamptz not null default clock_timestamp(),
   worker  text,
   kind    text not null,
-  message text not null
+  message text not null,
+  token   uuid
 ) partition by range (at);
 create index run_error_run on slotkeeper.run_error (run);
-comment on table slotkeeper.run_error is 'One row per failed attempt: kind is the class of the error, message its cleaned text.';
+comment on table slotkeeper.run_error is 'One row per failed attempt: kind is the class of the error, message its cleaned text,
+token that of the claim that recorded it.';
 
 create table slotkeeper.run_done (
   id               bigint not null,

@@ -54,6 +54,19 @@ def test_a_resent_finish_is_told_that_it_stands(connection: Connection) -> None:
         assert worker.finish(run, token=uuid.uuid4()).answer == "fenced"
 
 
+@pytest.mark.parametrize("kind", ["failed", "infrastructure", "snoozed", "interrupted", "unstarted"])
+def test_a_resent_return_is_told_that_it_stands(connection: Connection, kind: str) -> None:
+    enqueue(connection)
+    worker = add_worker(connection)
+    (run,) = worker.claim()
+    assert worker.finish(run, kind, seconds=60, reason="Away").answer == "recorded"
+    assert worker.finish(run, kind, seconds=60, reason="Away").answer == "already"
+    due_now(connection)
+    (again,) = worker.claim()
+    assert worker.finish(run).answer == ("already" if kind in ("failed", "infrastructure") else "fenced")
+    assert again.attempt == 2
+
+
 def test_a_failure_comes_back_after_a_jittered_back_off(connection: Connection) -> None:
     enqueue(connection)
     worker = add_worker(connection)
