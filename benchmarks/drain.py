@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from typing import Any
 import psycopg
 from server import Server, benchmark_server
 from yardstick import yardstick
+
+from slotkeeper.child_process import dies_with_parent
 
 ROWS = int(os.environ.get("BENCH_ROWS", "200000"))
 REPETITIONS = int(os.environ.get("BENCH_REPETITIONS", "3"))
@@ -108,6 +111,7 @@ def _worker(server: Server) -> Iterator[subprocess.Popen[bytes]]:
         [sys.executable, "-m", "slotkeeper.cli", "worker", "--dsn", server.dsn, "--app", "noop_app"],
         env={**os.environ, "SLOTKEEPER_LOG_LEVEL": "warning"},
         cwd=Path(__file__).parent,
+        preexec_fn=dies_with_parent(signal.SIGKILL),
     )
     try:
         yield worker

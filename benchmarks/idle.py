@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from server import benchmark_server
+
+from slotkeeper.child_process import dies_with_parent
 
 SECONDS = float(os.environ.get("BENCH_SECONDS", "30"))
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -33,7 +36,10 @@ def main() -> None:
         server.recreate()
         commands = {"controller": ["controller", "--no-kubernetes"], "worker": ["worker"]}
         processes = {
-            name: subprocess.Popen([sys.executable, "-m", "slotkeeper.cli", *command, "--dsn", server.dsn])
+            name: subprocess.Popen(
+                [sys.executable, "-m", "slotkeeper.cli", *command, "--dsn", server.dsn],
+                preexec_fn=dies_with_parent(signal.SIGKILL),
+            )
             for name, command in commands.items()
         }
         try:

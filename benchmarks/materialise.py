@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 from server import benchmark_server
 
+from slotkeeper.child_process import dies_with_parent
 from slotkeeper.operator.apply import Applier
 from slotkeeper.spec import apply_defaults
 from slotkeeper.store.connection import Session
@@ -42,7 +44,8 @@ def main() -> None:
         Applier(Session(server.dsn, "bench"), "default", lambda *_: True).apply(objects)
         stored = time.monotonic() - began
         controller = subprocess.Popen(
-            [sys.executable, "-m", "slotkeeper.cli", "controller", "--no-kubernetes", "--dsn", server.dsn]
+            [sys.executable, "-m", "slotkeeper.cli", "controller", "--no-kubernetes", "--dsn", server.dsn],
+            preexec_fn=dies_with_parent(signal.SIGKILL),
         )
         try:
             with psycopg.connect(server.dsn, autocommit=True) as connection:
