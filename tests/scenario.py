@@ -183,7 +183,7 @@ def add_worker(
 
 
 def reap(connection: psycopg.Connection[Any], *, expected: datetime | None = None, starting: bool = False) -> Any:
-    """One reap; the pause after the postmaster's start is taken back first unless a test wants it."""
+    """One reap."""
     return rows(connection, "select * from slotkeeper.reap_v1(%s, %s)", expected, starting)[0]
 
 

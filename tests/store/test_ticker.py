@@ -49,7 +49,13 @@ def test_of_two_tickers_with_one_watermark_one_decides(connection: Connection, o
     assert schedule.job() == [(SLOT, "ready", None)]
 
 
-@pytest.mark.parametrize("moved", ["version = 2", "watermark = watermark + interval '1 s'", "retired_at = now()"])
+@pytest.mark.parametrize(
+    "moved",
+    [
+        "version = 2", "watermark = watermark + interval '1 s'", "retired_at = now()",
+        "suspended = true", "held = true", "unwatched = true",
+    ],
+)  # fmt: skip
 def test_a_schedule_that_has_moved_is_left(connection: Connection, moved: str) -> None:
     schedule, still = add_schedule(connection), add_schedule(connection)
     connection.execute(f"update slotkeeper.schedule set {moved} where id = %s", (schedule.id,))

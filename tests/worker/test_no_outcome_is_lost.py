@@ -190,6 +190,51 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_until_it_is_known() -> None:
     assert (worker, token, row.id) == (7, store.tokens[0], 1)
 
 
+class HintedStore:
+    """A hint comes while the first claim, which finds nothing, is under way."""
+
+    def __init__(self) -> None:
+        self.claims = 0
+        self.loop: ClaimLoop
+
+    async def lanes(self, _: int) -> list[tuple[int, int]]:
+        return [(1, 0)]
+
+    async def work(self, *_: object, **__: object) -> tuple[list[Any], Outlook]:
+        self.claims += 1
+        if self.claims == 1:
+            self.loop.look_now()
+        return [], Outlook(MOMENT, None, None)
+
+
+class PatientHost(OneCallHost):
+    """Finishes after the second claim."""
+
+    def __init__(self, hand: Hand, store: HintedStore) -> None:
+        super().__init__(hand)
+        self.store = store
+
+    def finished(self) -> bool:
+        return self.store.claims >= 2
+
+
+def test_a_hint_during_a_claim_makes_the_loop_look_again_at_once() -> None:
+    """The claim may have looked just before the row was committed; the poll interval here is an hour."""
+    hand, store = Hand(1, lambda: None), HintedStore()
+    store.loop = ClaimLoop(
+        PatientHost(hand, store), store, hand, DatabaseClock(), LaneBounds(), 3600  # type: ignore[arg-type]
+    )  # fmt: skip
+    asyncio.run(asyncio.wait_for(store.loop.run(), 20))
+    assert store.claims == 2
+
+
+def test_an_idle_worker_hears_of_a_run_in_a_lane_it_has_never_seen(place: Place) -> None:
+    """Long before its next poll."""
+    place.worker(poll_seconds=60)
+    place.ended(place.enqueue("succeed"))
+    place.ended(place.enqueue("succeed", priority=2))
+
+
 def test_a_late_answer_does_not_look_like_a_forward_step_of_the_clock() -> None:
     clock = DatabaseClock()
     clock.tell(MOMENT, boot_seconds() - 30)  # the process stood still while the answer was on its way
