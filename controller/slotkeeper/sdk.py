@@ -46,9 +46,34 @@ class RunLost(SlotkeeperError):
     """Another attempt owns the run: this one's outcome would be refused, so its transaction must roll back."""
 
 
-class RunFacts(Protocol):
-    """What a run knows beside its own row; the worker provides it, computed only when a handler asks."""
+class RunRow(Protocol):
+    """What a run's own row says."""
 
+    @property
+    def id(self) -> int: ...
+    @property
+    def slot(self) -> datetime | None: ...
+    @property
+    def run_at(self) -> datetime: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def charged(self) -> int: ...
+    @property
+    def max_attempts(self) -> int: ...
+    @property
+    def trigger(self) -> str: ...
+    @property
+    def payload(self) -> str | None: ...
+
+
+class RunFacts(Protocol):
+    """What a run knows beside its own row, computed only when a handler asks."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def payload(self) -> str: ...
     @property
     def namespace(self) -> str: ...
     @property
@@ -60,55 +85,105 @@ class RunFacts(Protocol):
     def next(self, slot: datetime) -> datetime | None: ...
 
 
-@dataclass(slots=True, eq=False)
+class RunAttempt(Protocol):
+    """The attempt behind a run, as the worker that holds it keeps it; ``lost`` and ``cancelled`` change meanwhile."""
+
+    @property
+    def row(self) -> RunRow: ...
+    @property
+    def action(self) -> RunFacts: ...
+    @property
+    def token(self) -> uuid.UUID: ...
+    @property
+    def claimed_at(self) -> datetime: ...
+    @property
+    def cancelled(self) -> bool: ...
+
+    lost: bool
+
+
 class Run:
-    """One attempt of one run, as its handler sees it. Instants are aware and in UTC.
+    """One attempt of one run, as its handler sees it: a view of what the worker keeps. Instants are aware, in UTC."""
 
-    ``attempt`` rises at every start, so handlers may order by it; ``charged`` of ``max_attempts`` is what
-    counts towards the limit. ``slot`` is None for an ad-hoc run; ``run_at`` is when it was due, and
-    ``claimed_at`` when it was claimed, both by the database's clock. ``trigger`` is Schedule, CatchUp,
-    Backfill, Manual, Requeue or Enqueue.
-    """
+    __slots__ = ("_attempt",)
 
-    id: int
-    task: str
-    slot: datetime | None
-    attempt: int
-    charged: int
-    max_attempts: int
-    trigger: str
-    run_at: datetime
-    claimed_at: datetime
-    payload_json: str
-    _token: uuid.UUID
-    _facts: RunFacts
-    _lost: bool = False
-    _cancelled: bool = False
+    def __init__(self, attempt: RunAttempt) -> None:
+        self._attempt = attempt
+
+    @property
+    def id(self) -> int:
+        """The run's own number: the same for every attempt."""
+        return self._attempt.row.id
+
+    @property
+    def task(self) -> str:
+        """The registered name of the handler; ``command`` for a command."""
+        return self._attempt.action.task
+
+    @property
+    def slot(self) -> datetime | None:
+        """The instant that the run stands for; None for an ad-hoc run."""
+        return self._attempt.row.slot
+
+    @property
+    def run_at(self) -> datetime:
+        """When it was due, by the database's clock."""
+        return self._attempt.row.run_at
+
+    @property
+    def claimed_at(self) -> datetime:
+        """When this attempt was claimed, by the database's clock."""
+        return self._attempt.claimed_at
+
+    @property
+    def attempt(self) -> int:
+        """From 1; rises at every start, so handlers may order by it."""
+        return self._attempt.row.attempt
+
+    @property
+    def charged(self) -> int:
+        """How many attempts count towards ``max_attempts``, this one included."""
+        return self._attempt.row.charged
+
+    @property
+    def max_attempts(self) -> int:
+        """After so many charged attempts a failure is final."""
+        return self._attempt.row.max_attempts
+
+    @property
+    def trigger(self) -> str:
+        """Schedule, CatchUp, Backfill, Manual, Requeue or Enqueue."""
+        return self._attempt.row.trigger
 
     @property
     def namespace(self) -> str:
         """Of the schedule; empty for an ad-hoc run."""
-        return self._facts.namespace
+        return self._attempt.action.namespace
 
     @property
     def schedule(self) -> str | None:
         """``namespace/name``; None for an ad-hoc run."""
-        return self._facts.schedule
+        return self._attempt.action.schedule
 
     @property
     def idempotency_key(self) -> str:
         """The same for every attempt: ``namespace/name@slot``; the id of an ad-hoc run."""
-        return self._facts.idempotency_key(self)
+        return self._attempt.action.idempotency_key(self)
 
     @property
     def late_seconds(self) -> float:
         """From the due time to the claim."""
-        return self._facts.late_seconds(self)
+        return self._attempt.action.late_seconds(self)
 
     @property
     def token(self) -> str:
         """Identifies this attempt alone: for fencing, never for keys, because it changes."""
-        return str(self._token)
+        return str(self._attempt.token)
+
+    @property
+    def payload_json(self) -> str:
+        """The payload as JSON text."""
+        return self._attempt.row.payload or self._attempt.action.payload
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -119,29 +194,29 @@ class Run:
     @property
     def slot_local(self) -> datetime | None:
         """The slot in the schedule's time zone."""
-        return None if self.slot is None else self._facts.local(self.slot)
+        return None if self.slot is None else self._attempt.action.local(self.slot)
 
     @property
     def previous_slot(self) -> datetime | None:
         """The slot before this one: [previous_slot, slot) is the run's data interval."""
-        return None if self.slot is None else self._facts.previous(self.slot)
+        return None if self.slot is None else self._attempt.action.previous(self.slot)
 
     @property
     def next_slot(self) -> datetime | None:
         """The slot after this one."""
-        return None if self.slot is None else self._facts.next(self.slot)
+        return None if self.slot is None else self._attempt.action.next(self.slot)
 
     @property
     def lost(self) -> bool:
         """True once the lease of this attempt is lost: stop, its outcome may be refused."""
-        return self._lost
+        return self._attempt.lost
 
     @property
     def cancelled(self) -> bool:
         """True once this attempt should stop: lost, cancelled by somebody, or past its deadline. For handlers in
         threads.
         """
-        return self._cancelled or self._lost
+        return self._attempt.cancelled or self._attempt.lost
 
     def complete(self, conn: psycopg.Connection[Any]) -> None:
         """Records success inside the transaction of ``conn``, so that it commits together with the handler's own
@@ -161,7 +236,7 @@ class Run:
 
     def _check_completed(self, row: Any) -> None:
         if row is None or not _first(row):
-            self._lost = True
+            self._attempt.lost = True
             raise RunLost(f"run {self.id}, attempt {self.attempt}: another attempt owns it")
 
 

@@ -32,9 +32,8 @@ MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
 def ended_attempt() -> Attempt:
     attempt = Attempt(
         row=SimpleNamespace(id=1, owner=None, slot=None, address=b""),  # type: ignore[arg-type]
-        batch=Batch(uuid.uuid4(), 1),
+        batch=Batch(uuid.uuid4(), MOMENT, 1),
         action=SimpleNamespace(kind="task"),  # type: ignore[arg-type]
-        run=SimpleNamespace(lost=False),  # type: ignore[arg-type]
     )
     attempt.outcome = DONE
     return attempt
@@ -63,21 +62,21 @@ def test_every_outcome_that_is_reported_is_collected_or_wakes_somebody(pending: 
     woken = threading.Event()
     hand = Hand(4, woken.set)
     attempt, other = ended_attempt(), ended_attempt()
-    intruder = hand.collect if intrusion == "collect" else partial(hand.report, other)
+    intruder = hand.collect if intrusion == "collect" else partial(hand.report, [other])
     hand._reported = Interrupted([ended_attempt() for _ in range(pending)], intruder)
     if pending:
         woken.set()  # whoever reported that one woke us; we have not looked yet
     if intrusion == "collect":
         woken.clear()  # we are looking now
-    hand.report(attempt)
+    hand.report([attempt])
     eventually(lambda: attempt in hand.successes or woken.is_set(), "collected, or a wake-up", seconds=2)
 
 
 def test_only_the_first_word_on_an_attempt_counts() -> None:
     hand = Hand(1, lambda: None)
     attempt = ended_attempt()
-    hand.report(attempt)
-    hand.report(attempt)
+    hand.report([attempt])
+    hand.report([attempt])
     hand.collect()
     assert len(hand.successes) == 1
 
@@ -132,7 +131,7 @@ def test_successes_survive_a_database_that_is_away_when_they_are_to_be_recorded(
     hand = Hand(1, lambda: None)
     attempt = ended_attempt()
     hand.take([attempt])
-    hand.report(attempt)
+    hand.report([attempt])
     hand.collect()
     host, store = OneCallHost(hand), FlakyStore(hand)
     loop = ClaimLoop(host, store, hand, DatabaseClock(), LaneBounds(), 0.05)  # type: ignore[arg-type]
@@ -158,7 +157,7 @@ class LostAnswerStore:
                 raise DatabaseUnavailable("the answer is lost")
             case 2:
                 raise LeaseLost("not renewed yet")
-        return [SimpleNamespace(id=1, lane=1, run_at=MOMENT)], Outlook(MOMENT, None, None)
+        return [SimpleNamespace(id=1, lane=1, run_at_microseconds=0)], Outlook(MOMENT, None, None)
 
 
 class AcceptingHost(OneCallHost):

@@ -9,7 +9,7 @@ import struct
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import psycopg
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.rows import namedtuple_row
+from psycopg.types.numeric import Int8BinaryLoader
 
 from slotkeeper.errors import DatabaseUnavailable
 from slotkeeper.store.connection import Session, conninfo, wrapped_errors
@@ -53,23 +54,55 @@ _SIX_BYTES = struct.pack(">i", 6)
 
 
 class ClaimedRow(NamedTuple):
-    """One claimed run, in the order of ``work_v1``'s columns."""
+    """One claimed run, in the order of ``work_v1``'s columns.
+
+    Instants are kept as the database sends them (microseconds since 2000-01-01 UTC) until somebody asks: to make
+    three datetimes of each row costs more than a quick handler.
+    """
 
     id: int
     address: bytes
     owner: int | None
-    slot: datetime | None
-    run_at: datetime
+    slot_microseconds: int | None
+    run_at_microseconds: int
     version: int | None
     lane: int
     attempt: int
     charged: int
     max_attempts: int
-    trigger: int
+    trigger_number: int
     lost: int
-    first_started_at: datetime
+    first_started_microseconds: int
     task: str | None
     payload: str | None
+
+    @property
+    def slot(self) -> datetime | None:
+        """None for an ad-hoc run."""
+        return None if self.slot_microseconds is None else instant(self.slot_microseconds)
+
+    @property
+    def run_at(self) -> datetime:
+        """When it was due."""
+        return instant(self.run_at_microseconds)
+
+    @property
+    def first_started_at(self) -> datetime:
+        """When its first attempt was claimed."""
+        return instant(self.first_started_microseconds)
+
+    @property
+    def trigger(self) -> str:
+        """One of ``TRIGGERS``."""
+        return TRIGGERS[self.trigger_number]
+
+
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def instant(microseconds: int) -> datetime:
+    """From Postgres' binary form of a timestamptz."""
+    return _POSTGRES_EPOCH + timedelta(microseconds=microseconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +150,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Successes:
-    """A batch of plain successes, finished by row address."""
+    """A batch of plain successes, finished by row address; ``id_sum`` notices an address that was reused."""
 
-    rows: Sequence[ClaimedRow]
+    addresses: RowAddresses
+    id_sum: int
     tokens: Sequence[uuid.UUID]
+
+
+NO_SUCCESSES = Successes(RowAddresses(), 0, ())
 
 
 class WorkerStore:
@@ -168,21 +205,23 @@ class WorkerStore:
             "seen": seen,
             "free": free,
             "prefetch": prefetch,
-            "addresses": RowAddresses(row.address for row in successes.rows),
+            "addresses": successes.addresses,
             "tokens": list(successes.tokens),
-            "ended": len(successes.rows),
-            "id_sum": sum(row.id for row in successes.rows),
+            "ended": len(successes.addresses),
+            "id_sum": successes.id_sum,
             "drained": list(drained),
             "resend": resend,
         }
         with self._dropping_broken(), wrapped_errors():
             connection = await self._open()
             async with connection.cursor(binary=True, row_factory=_claimed_row) as cursor:
+                cursor.adapters.register_loader("timestamptz", Int8BinaryLoader)
                 await cursor.execute(queries()["worker.work"].text, parameters)
                 rows = await cursor.fetchall()
         last = rows.pop()
         # The last row is the outlook: see work_v1 for what its columns mean.
-        return rows, Outlook(last.first_started_at, last.run_at, last.slot)
+        next_due = None if last.run_at_microseconds is None else last.run_at
+        return rows, Outlook(last.first_started_at, next_due, last.slot)
 
     async def finish(self, worker: int, returns: Sequence[Return]) -> list[Answer]:
         """Records what became of runs, and answers per run."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import Any
 
 from slotkeeper.errors import SlotkeeperError
 from slotkeeper.sdk import Run
 from slotkeeper.spec import CommandAction, JobScheduleSpec, TaskAction, parse_spec
 from slotkeeper.store.versions import OwnerVersion, StoredVersion
-from slotkeeper.store.worker import TRIGGERS, ClaimedRow, WorkerStore
+from slotkeeper.store.worker import ClaimedRow, WorkerStore
 from slotkeeper.timing import Timing, timing
 
 _KEPT = 50_000
@@ -21,7 +21,14 @@ _MANUAL, _RE_RUN = 1, 2
 
 
 class Action:
-    """What a version of a schedule says about running it: everything a worker needs beside the row."""
+    """What a version of a schedule says about running it: everything a worker needs beside the row.
+
+    ``handler``: the async handler of its task in this worker, set when one is first found; ``quick``: that handler may
+    begin without another look at anything.
+    """
+
+    handler: Callable[[Run], Any]
+    quick: bool = False
 
     def __init__(self, stored: StoredVersion) -> None:
         self._stored = stored
@@ -79,12 +86,13 @@ class Action:
 
 
 class AdHocAction(Action):
-    """What an ad-hoc row says: its task and payload stand in the row itself, and no time limits it."""
+    """What is known of every ad-hoc run of a task: its payload stands in the row, and no time limits it."""
 
-    def __init__(self) -> None:
-        self.kind = "task"
+    def __init__(self, task: str) -> None:
+        self.kind, self.task = "task", task
         self.arguments = ()
         self.attempt_deadline = self.active_deadline = self.schedule = None
+        self.payload = "{}"
         self.namespace = ""
 
     def idempotency_key(self, run: Run) -> str:
@@ -101,47 +109,53 @@ class AdHocAction(Action):
         return None
 
 
-_AD_HOC = AdHocAction()
-
-
 class UnreadableAction(AdHocAction):
     """A version whose spec this worker does not understand (a newer controller stored it): another worker may."""
 
     def __init__(self, stored: StoredVersion | None, problem: str) -> None:
-        super().__init__()
-        self.kind = self.task = "unreadable"
-        self.payload = "{}"
+        super().__init__("unreadable")
+        self.kind = "unreadable"
         self.problem = problem
         if stored is not None:
             self.namespace, self.schedule = stored.namespace, f"{stored.namespace}/{stored.name}"
 
 
 class Actions:
-    """The actions of the versions that this worker has seen; asks the database for those it has not."""
+    """The actions of the versions and ad-hoc tasks that this worker has seen; asks the database for versions that it
+    has not.
+    """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[OwnerVersion, Action] = OrderedDict()
+        self._known: OrderedDict[OwnerVersion | str, Action] = OrderedDict()
 
-    async def learn(self, rows: Iterable[ClaimedRow], store: WorkerStore) -> None:
-        """Makes sure that every row's action is known. Raises what the database raises."""
-        wanted = {(row.owner, row.version) for row in rows if row.owner is not None and row.version is not None}
-        missing = wanted - self._known.keys()
-        if missing:
-            found = await store.versions(missing)
-            for key in missing:
-                self._known[key] = _read(found.get(key))
+    async def learn(self, rows: Sequence[ClaimedRow], store: WorkerStore) -> list[Action]:
+        """The action of each row, in their order. Raises what the database raises."""
+        keys: list[OwnerVersion | str] = [
+            (row.owner, row.version) if row.owner is not None and row.version is not None else row.task or ""
+            for row in rows
+        ]
+        known = self._known
+        try:
+            return [known[key] for key in keys]
+        except KeyError:
+            pass
+        missing = set(keys) - known.keys()
+        versions = {key for key in missing if isinstance(key, tuple)}
+        found = await store.versions(versions) if versions else {}
+        for key in missing:
+            known[key] = _read(found.get(key)) if isinstance(key, tuple) else AdHocAction(key)
+        actions = [known[key] for key in keys]
+        self._forget(keys)
+        return actions
+
+    def _forget(self, used: Sequence[OwnerVersion | str]) -> None:
+        """What was not used lately, once too many are known."""
         if len(self._known) <= _KEPT:
             return
-        for key in wanted:
+        for key in used:
             self._known.move_to_end(key)
-        while len(self._known) > max(_KEPT, len(wanted)):
+        while len(self._known) > _KEPT:
             self._known.popitem(last=False)
-
-    def of(self, row: ClaimedRow) -> Action:
-        """The action of a row that was learned."""
-        if row.owner is None or row.version is None:
-            return _AD_HOC
-        return self._known[row.owner, row.version]
 
 
 def _read(stored: StoredVersion | None) -> Action:
@@ -153,24 +167,6 @@ def _read(stored: StoredVersion | None) -> Action:
         return action
     except SlotkeeperError as error:
         return UnreadableAction(stored, str(error))
-
-
-def make_run(row: ClaimedRow, action: Action, token: uuid.UUID, moment: datetime) -> Run:
-    """What the handler of ``row`` is told; ``moment`` is the database's time of the claim."""
-    return Run(
-        row.id,
-        row.task or action.task,
-        row.slot,
-        row.attempt,
-        row.charged,
-        row.max_attempts,
-        TRIGGERS[row.trigger],
-        row.run_at,
-        moment,
-        row.payload or action.payload,
-        token,
-        action,
-    )
 
 
 def rfc3339(instant: datetime) -> str:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from slotkeeper.database_clock import boot_seconds
-from slotkeeper.sdk import Task
+from slotkeeper.sdk import Run
 from slotkeeper.worker.attempt import DONE, Attempt
 from slotkeeper.worker.judge import judge_error
 
@@ -28,10 +28,10 @@ class AsyncHandlers:
     a quick handler, because the two threads would take turns.
     """
 
-    def __init__(self, concurrency: int, report: Callable[..., None]) -> None:
+    def __init__(self, concurrency: int, report: Callable[[Sequence[Attempt]], None]) -> None:
         self._concurrency = concurrency
         self._report = report
-        self._queue: deque[tuple[Attempt, Task]] = deque()
+        self._queue: deque[Attempt] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._runners: set[asyncio.Task[None]] = set()
         self._ended: list[Attempt] = []
@@ -40,17 +40,18 @@ class AsyncHandlers:
         self._thread = threading.Thread(target=self._run, name="async-handlers", daemon=True)
         self._thread.start()
 
-    def submit(self, attempts: Sequence[tuple[Attempt, Task]]) -> None:
-        """Queues attempts; from any thread."""
-        self._queue.extend(attempts)
-        self._loop.call_soon_threadsafe(self._wake, len(attempts))
+    def submit(self, attempts: Sequence[Attempt]) -> None:
+        """Queues attempts, whose actions have their handlers; from any thread."""
+        if attempts:
+            self._queue.extend(attempts)
+            self._loop.call_soon_threadsafe(self._wake, len(attempts))
 
     def withdraw(self) -> list[Attempt]:
         """Takes back what has not begun; from any thread."""
         taken = []
         while True:
             try:
-                taken.append(self._queue.pop()[0])
+                taken.append(self._queue.pop())
             except IndexError:
                 return taken
 
@@ -91,40 +92,39 @@ class AsyncHandlers:
 
     async def _runner(self) -> None:
         runner = asyncio.current_task()
-        turn = 0
+        assert runner is not None  # noqa: S101 - for the type checker: this is a coroutine of a task
+        queue, turn, now = self._queue, 0, boot_seconds()
         while True:
             try:
-                attempt, task = self._queue.popleft()
+                attempt = queue.popleft()
             except IndexError:
                 idle = self._loop.create_future()
                 self._idle.append(idle)
                 await idle
+                now = boot_seconds()
                 continue
-            if attempt.begin(boot_seconds()):
+            if attempt.begin(now):
                 attempt.handle = runner
-                await self._handle(attempt, task)
-                attempt.handle = None
-            attempt.ended = boot_seconds()
-            self._ended.append(attempt)
-            if len(self._ended) == 1:
+                try:
+                    await attempt.action.handler(Run(attempt))
+                    attempt.outcome = DONE
+                except BaseException as error:  # SystemExit is an outcome too: it would end the loop of all
+                    if self._closing and isinstance(error, asyncio.CancelledError):
+                        raise
+                    attempt.outcome = judge_error(attempt, error)
+                # A handler may have swallowed its cancellation: the next one in this task must not inherit it.
+                while runner.cancelling():
+                    runner.uncancel()
+            # The end of one is the beginning of the next: a look at the clock costs as much as a quick handler.
+            attempt.ended = now = boot_seconds()
+            if not self._ended:
                 self._loop.call_soon(self._report_ended)
+            self._ended.append(attempt)
             turn += 1
-            if turn % _TURN == 0:
+            if turn >= _TURN:
                 await asyncio.sleep(0)
+                turn, now = 0, boot_seconds()
 
     def _report_ended(self) -> None:
         ended, self._ended = self._ended, []
-        self._report(*ended)
-
-    async def _handle(self, attempt: Attempt, task: Task) -> None:
-        try:
-            await task.handler(attempt.run)
-            attempt.outcome = DONE
-        except BaseException as error:  # SystemExit is an outcome too: it would end the loop of all
-            if self._closing and isinstance(error, asyncio.CancelledError):
-                raise
-            attempt.outcome = judge_error(attempt, error)
-        # A handler may have swallowed its cancellation: the next one in this task must not inherit it.
-        runner = asyncio.current_task()
-        while runner is not None and runner.cancelling():
-            runner.uncancel()
+        self._report(ended)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from slotkeeper.sdk import Run
@@ -36,9 +37,10 @@ UNSTARTED = Outcome("unstarted")
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """The runs of one claim: its token, and how many of them have no recorded outcome yet."""
+    """The runs of one claim: its token, the database's time of it, and how many have no recorded outcome yet."""
 
     token: uuid.UUID
+    claimed_at: datetime
     outstanding: int
 
 
@@ -47,23 +49,44 @@ class Attempt:
     """One claimed run from claim to outcome. ``boot_seconds`` clocks; 0 means not yet.
 
     ``began``: when its handler began; ``start_before``: it must not begin later; ``stop_reason`` and
-    ``stop_asked``: why and when it was asked to stop; ``handle``: what its executor needs to stop it.
+    ``stop_asked``: why and when it was asked to stop; ``handle``: what its executor needs to stop it;
+    ``lost``: its lease is lost, or another attempt owns the run.
     """
 
     row: ClaimedRow
     batch: Batch
     action: Action
-    run: Run
     began: float = 0.0
+    ended: float = 0.0
     start_before: float = 0.0
     deadline: float = 0.0
     deadline_reason: str = DEADLINE
     stop_reason: str = ""
     stop_asked: float = 0.0
     outcome: Outcome | None = None
-    ended: float = 0.0
     reported: bool = False
+    lost: bool = False
     handle: Any = None
+
+    @property
+    def run(self) -> Run:
+        """What its handler sees."""
+        return Run(self)
+
+    @property
+    def token(self) -> uuid.UUID:
+        """Of its claim."""
+        return self.batch.token
+
+    @property
+    def claimed_at(self) -> datetime:
+        """By the database's clock."""
+        return self.batch.claimed_at
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was asked to stop."""
+        return bool(self.stop_reason)
 
     def begin(self, now: float) -> bool:
         """Whether its handler may begin at ``now``; else its outcome is set: too late, or stopped while it waited."""

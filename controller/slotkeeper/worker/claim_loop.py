@@ -26,7 +26,17 @@ from slotkeeper.errors import (
     LeaseLost,
     SlotkeeperError,
 )
-from slotkeeper.store.worker import Answer, Bound, ClaimedRow, Outlook, Successes, WorkerStore
+from slotkeeper.store.worker import (
+    NO_SUCCESSES,
+    Answer,
+    Bound,
+    ClaimedRow,
+    Outlook,
+    RowAddresses,
+    Successes,
+    WorkerStore,
+    instant,
+)
 from slotkeeper.worker.attempt import Attempt
 from slotkeeper.worker.hand import Hand
 
@@ -38,7 +48,7 @@ FLUSH_ROWS = 500
 #: A bound is never nearer to the database's clock than this: a row committed late by less is still seen.
 _BOUND_DISTANCE = timedelta(seconds=2)
 _RETRY_SECONDS = 0.3
-_KEY = attrgetter("run_at", "id")
+_LANE, _KEY = attrgetter("lane"), attrgetter("run_at_microseconds", "id")
 
 
 class LaneBounds:
@@ -55,9 +65,9 @@ class LaneBounds:
             for lane in lanes:
                 self.bounds[lane] = Bound(edge, 0)
         else:
-            for lane in {row.lane for row in rows}:
-                highest = max((row for row in rows if row.lane == lane), key=_KEY)
-                self.bounds[lane] = min(Bound(highest.run_at, highest.id), Bound(edge, 0))
+            for lane in set(map(_LANE, rows)):
+                run_at, run = max(map(_KEY, (row for row in rows if row.lane == lane)))
+                self.bounds[lane] = min(Bound(instant(run_at), run), Bound(edge, 0))
         self.outlook = outlook
 
     def forget(self) -> None:
@@ -212,9 +222,7 @@ class ClaimLoop:
             rows, outlook = await self._store.work(
                 worker, token, lanes, self._lanes.bounds, self._lanes.outlook.moment if self._lanes.outlook else None,
                 free=free, prefetch=prefetch, drained=drained,
-                successes=Successes(
-                    [attempt.row for attempt in successes], list({attempt.batch.token for attempt in successes})
-                ),
+                successes=_by_address(successes),
             )  # fmt: skip
         except SlotkeeperError as error:
             hand.drained += drained
@@ -239,7 +247,7 @@ class ClaimLoop:
             try:
                 rows, outlook = await self._store.work(
                     worker, token, lanes, {}, None, free=free, prefetch=prefetch, resend=True,
-                    successes=Successes([], []), drained=[],
+                    successes=NO_SUCCESSES, drained=[],
                 )  # fmt: skip
             except (DatabaseUnavailable, DatabaseBusy):
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -305,8 +313,14 @@ def in_turn(lanes: Sequence[tuple[int, int]], turn: int) -> list[int]:
     return ordered
 
 
+def _by_address(attempts: Sequence[Attempt]) -> Successes:
+    rows = [attempt.row for attempt in attempts]
+    return Successes(
+        RowAddresses([row.address for row in rows]),
+        sum([row.id for row in rows]),
+        [batch.token for batch in {attempt.batch for attempt in attempts}],
+    )
+
+
 def _take(queue: deque[Attempt], limit: int) -> list[Attempt]:
-    taken: list[Attempt] = []
-    while queue and len(taken) < limit:
-        taken.append(queue.popleft())
-    return taken
+    return [queue.popleft() for _ in range(min(limit, len(queue)))]

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import structlog
@@ -34,7 +34,7 @@ _INFRASTRUCTURE, _FATAL = {75}, {65, 78}
 class Commands:
     """Runs commands on the supervisor's own loop, whose thread lives as long as the worker."""
 
-    def __init__(self, report: Callable[[Attempt], None], *, hidden: frozenset[str]) -> None:
+    def __init__(self, report: Callable[[Sequence[Attempt]], None], *, hidden: frozenset[str]) -> None:
         self._report = report
         self._hidden = hidden
         self._tasks: set[asyncio.Task[None]] = set()
@@ -63,7 +63,7 @@ class Commands:
         except Exception as error:  # noqa: BLE001 - a command that cannot be run has failed, and that is recorded
             attempt.outcome = Outcome("failed", type(error).__name__, clean(str(error)))
         attempt.ended = boot_seconds()
-        self._report(attempt)
+        self._report([attempt])
 
     async def _execute(self, attempt: Attempt) -> Outcome:
         arguments = attempt.action.arguments

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from slotkeeper.database_clock import boot_seconds
@@ -44,7 +44,7 @@ class Hand:
         """Attempts that were claimed."""
         self.attempts.update(attempts)
 
-    def report(self, *attempts: Attempt) -> None:
+    def report(self, attempts: Sequence[Attempt]) -> None:
         """Attempts have their outcomes; from any thread. Only the first word on an attempt counts."""
         with self._reporting:  # two threads at once: each would see the other's, and nobody would wake the loop
             before = len(self._reported)
@@ -65,21 +65,25 @@ class Hand:
             return
         if not self.successes:
             self.oldest_success = boot_seconds()
-        spent: dict[str, list[float]] = {}
-        for attempt in collected:
-            (self.successes if attempt.outcome is DONE and not attempt.run.lost else self.returns).append(attempt)
-            if attempt.began:
-                spent.setdefault(attempt.action.kind, []).append(attempt.ended - attempt.began)
-        for kind, seconds in spent.items():
-            mean = sum(seconds) / len(seconds)
-            self._means[kind] = self._means.get(kind, mean) * (1 - _WEIGHT) + mean * _WEIGHT
+        returns = [attempt for attempt in collected if attempt.outcome is not DONE or attempt.lost]
+        if returns:
+            self.returns += returns
+            self.successes += [attempt for attempt in collected if attempt.outcome is DONE and not attempt.lost]
+        else:
+            self.successes += collected
+        for kind in {attempt.action.kind for attempt in collected}:
+            spent = [
+                attempt.ended - attempt.began for attempt in collected if attempt.began and attempt.action.kind == kind
+            ]
+            if spent:
+                mean = sum(spent) / len(spent)
+                self._means[kind] = self._means.get(kind, mean) * (1 - _WEIGHT) + mean * _WEIGHT
 
     def settled(self, attempts: Sequence[Attempt]) -> None:
         """Their outcomes are recorded, or belong to somebody else: the hand lets go of them."""
         self.attempts.difference_update(attempts)
-        for attempt in attempts:
-            batch = attempt.batch
-            batch.outstanding -= 1
+        for batch, ended in Counter([attempt.batch for attempt in attempts]).items():
+            batch.outstanding -= ended
             if not batch.outstanding:
                 self.drained.append(batch.token)
 

@@ -20,7 +20,7 @@ from slotkeeper.database_clock import DatabaseClock, boot_seconds
 from slotkeeper.errors import SlotkeeperError
 from slotkeeper.sdk import Task, registered_tasks
 from slotkeeper.store.worker import NEW_LANE, Answer, ClaimedRow, Outlook, WorkerStore, listen
-from slotkeeper.worker.action import Actions, UnreadableAction, make_run
+from slotkeeper.worker.action import Action, Actions, UnreadableAction
 from slotkeeper.worker.async_handlers import AsyncHandlers
 from slotkeeper.worker.attempt import (
     ACTIVE_DEADLINE,
@@ -112,7 +112,7 @@ class Supervisor:
     def answered(self, attempt: Attempt, answer: Answer) -> None:
         """The database's word on one outcome."""
         if answer.answer == "fenced":
-            attempt.run._lost = True
+            attempt.lost = True
             log_refused(self._settings.name, attempt)
         log_attempt(self._settings.name, attempt, answer.became or answer.answer)
 
@@ -126,9 +126,10 @@ class Supervisor:
         self, store: WorkerStore, worker: int, token: uuid.UUID, rows: list[ClaimedRow], outlook: Outlook
     ) -> None:
         """Puts runs to work that were claimed as ``worker``."""
+        actions: list[Action] = []
         while not self._finished:
             try:
-                await self._actions.learn(rows, store)
+                actions = await self._actions.learn(rows, store)
                 break
             except SlotkeeperError as error:
                 # They are claimed, so they are ours to give back; without its action no run can begin.
@@ -136,18 +137,17 @@ class Supervisor:
                 await asyncio.sleep(_RETRY_SECONDS)
         if self._finished or worker != self._worker_id:
             return  # reaped while the answer was on its way, or while we waited: they are others' already
-        batch = Batch(token, len(rows))
-        attempts = [self._attempt(batch, row, outlook) for row in rows]
+        batch = Batch(token, outlook.moment, len(rows))
+        attempts = [Attempt(row, batch, action) for row, action in zip(rows, actions, strict=True)]
         self._hand.take(attempts)
-        quick: list[tuple[Attempt, Task]] = []
-        for attempt in attempts:
-            if self.may_claim():
-                self._dispatch(attempt, quick)
-            else:  # the claim was under way when we began to drain, or lost the lease
+        if not self.may_claim():  # the claim was under way when we began to drain, or lost the lease
+            for attempt in attempts:
                 attempt.outcome = UNSTARTED
-                self._hand.report(attempt)
-        if quick:
-            self._async_handlers.submit(quick)
+            self._hand.report(attempts)
+            return
+        self._async_handlers.submit(
+            [attempt for attempt in attempts if attempt.action.quick or self._dispatch(attempt)]
+        )
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -247,60 +247,64 @@ class Supervisor:
 
     # --- executing --------------------------------------------------------------------------------------------------
 
-    def _attempt(self, batch: Batch, row: ClaimedRow, outlook: Outlook) -> Attempt:
-        action = self._actions.of(row)
-        attempt = Attempt(row, batch, action, make_run(row, action, batch.token, outlook.moment))
-        now = boot_seconds()
-        if action.start_within is not None and row.slot is not None and row.attempt == 1:
-            late = (outlook.moment - row.slot - action.timing.offset).total_seconds()
-            attempt.start_before = now + max(action.start_within.total_seconds() - late, 0.001)
-        if action.active_deadline is not None:
-            spent = (outlook.moment - row.first_started_at).total_seconds()
-            attempt.deadline, attempt.deadline_reason = now + action.active_deadline - spent, ACTIVE_DEADLINE
-        return attempt
-
-    def _dispatch(self, attempt: Attempt, quick: list[tuple[Attempt, Task]]) -> None:
-        """To the executor that can run it; what nobody here can run goes back like an infrastructure error."""
-        kind = attempt.action.kind
-        if isinstance(attempt.action, UnreadableAction):
-            self._refuse(attempt, "NoHandler", f"this worker cannot read the schedule: {attempt.action.problem}")
-        elif kind not in self._settings.allow:
-            self._refuse(attempt, "ActionNotAllowed", f"this worker does not allow {kind}")
-        elif kind == "command":
+    def _dispatch(self, attempt: Attempt) -> bool:
+        """To the executor that can run it; true: to the async handlers. What nobody here can run goes back like an
+        infrastructure error.
+        """
+        action = attempt.action
+        limited = self._limit(attempt)
+        if isinstance(action, UnreadableAction):
+            self._refuse(attempt, "NoHandler", f"this worker cannot read the schedule: {action.problem}")
+        elif action.kind not in self._settings.allow:
+            self._refuse(attempt, "ActionNotAllowed", f"this worker does not allow {action.kind}")
+        elif action.kind == "command":
             self._commands.submit(attempt)
         else:
-            task = self._tasks.get(attempt.run.task)
+            task = self._tasks.get(action.task)
             if task is None:
-                self._refuse(attempt, "NoHandler", f"no handler is named {attempt.run.task!r} in this worker")
+                self._refuse(attempt, "NoHandler", f"no handler is named {action.task!r} in this worker")
             elif task.is_async:
-                quick.append((attempt, task))
+                action.handler, action.quick = task.handler, not limited
+                return True
             else:
                 self._thread_handlers.submit(attempt, task)
+        return False
+
+    def _limit(self, attempt: Attempt) -> bool:
+        """Works out how long a start or the whole run may take; false where nothing limits any run of its action."""
+        row, action, now = attempt.row, attempt.action, boot_seconds()
+        if action.start_within is not None and row.slot is not None and row.attempt == 1:
+            late = (attempt.claimed_at - row.slot - action.timing.offset).total_seconds()
+            attempt.start_before = now + max(action.start_within.total_seconds() - late, 0.001)
+        if action.active_deadline is not None:
+            spent = (attempt.claimed_at - row.first_started_at).total_seconds()
+            attempt.deadline, attempt.deadline_reason = now + action.active_deadline - spent, ACTIVE_DEADLINE
+        return action.start_within is not None or action.active_deadline is not None
 
     def _refuse(self, attempt: Attempt, reason: str, message: str) -> None:
         attempt.outcome = Outcome("infrastructure", reason, message)
-        self._hand.report(attempt)
+        self._hand.report([attempt])
 
     def _stop(self, attempt: Attempt, reason: str) -> None:
         """Asks a running handler to stop; its outcome follows from the reason unless it succeeds all the same."""
         if attempt.outcome is not None or attempt.stop_reason:
             return
         attempt.stop_reason, attempt.stop_asked = reason, boot_seconds()
-        attempt.run._cancelled = True
         if attempt.action.kind == "command":
             self._commands.stop_attempt(attempt)
         else:
             self._async_handlers.stop_attempt(attempt)
 
     def _give_back_unstarted(self) -> None:
-        for attempt in [*self._async_handlers.withdraw(), *self._thread_handlers.withdraw()]:
+        executors = self._async_handlers, self._thread_handlers
+        for attempt in [attempt for executor in executors for attempt in executor.withdraw()]:
             attempt.outcome = UNSTARTED
-            self._hand.report(attempt)
+            self._hand.report([attempt])
 
     def _lose_everything(self) -> None:
         self._give_back_unstarted()
         for attempt in list(self._hand.attempts):
-            attempt.run._lost = True
+            attempt.lost = True
             self._stop(attempt, LEASE_LOST)
 
     def _cancel_runs(self, ids: Sequence[int]) -> None:
@@ -375,7 +379,7 @@ class Supervisor:
         for attempt in running:
             outcome = attempt.stopped_outcome()
             attempt.outcome = Outcome(outcome.kind, outcome.reason, outcome.message, _EXIT_SECONDS)
-            self._hand.report(attempt)
+            self._hand.report([attempt])
 
     async def _reap(self) -> None:
         """Workers reap too, so that recovery needs no controller: at each poll, and at the earliest lease end

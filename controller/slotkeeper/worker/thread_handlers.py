@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from typing import Any
 
 from slotkeeper.database_clock import boot_seconds
-from slotkeeper.sdk import NonRetryable, Task
+from slotkeeper.sdk import NonRetryable, Run, Task
 from slotkeeper.worker.attempt import DONE, Attempt
 from slotkeeper.worker.judge import judge_error
 
@@ -16,7 +16,7 @@ from slotkeeper.worker.judge import judge_error
 class ThreadHandlers:
     """Up to ``concurrency`` threads, started when needed; ``report`` is called from them."""
 
-    def __init__(self, concurrency: int, report: Callable[[Attempt], None]) -> None:
+    def __init__(self, concurrency: int, report: Callable[[Sequence[Attempt]], None]) -> None:
         self._concurrency = concurrency
         self._report = report
         self._queue: queue.SimpleQueue[tuple[Attempt, Task] | None] = queue.SimpleQueue()
@@ -62,7 +62,7 @@ class ThreadHandlers:
                 self._handle(attempt, task)
             attempt.ended = boot_seconds()
             self._ended_one()
-            self._report(attempt)
+            self._report([attempt])
 
     def _ended_one(self) -> None:
         with self._lock:
@@ -70,12 +70,17 @@ class ThreadHandlers:
 
     def _handle(self, attempt: Attempt, task: Task) -> None:
         try:
-            result = task.handler(attempt.run)
-            if isinstance(result, (Coroutine, Generator, AsyncGenerator)):
-                raise _not_run(task, result)
+            call(task, attempt.run)
             attempt.outcome = DONE
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is an outcome too, not the end of its thread
             attempt.outcome = judge_error(attempt, error)
+
+
+def call(task: Task, run: Run) -> None:
+    """Runs a sync handler. Raises what it raises, and NonRetryable when the call has done nothing."""
+    result = task.handler(run)
+    if isinstance(result, (Coroutine, Generator, AsyncGenerator)):
+        raise _not_run(task, result)
 
 
 def _not_run(
