@@ -20,7 +20,7 @@ begin
     select o.schedule, max(g.slot) filter (where g.outcome in (0, 4, 6)) as last_slot,
            max(g.at) filter (where g.outcome = 0) as success_at, max(g.slot) filter (where g.outcome = 0) as success_slot,
            max(g.at) filter (where g.outcome in (4, 6)) as failure_at, max(g.slot) filter (where g.outcome in (4, 6)) as failure_slot,
-           count(*) filter (where g.outcome = 0) as done, count(*) filter (where g.outcome = 4) as dead,
+           coalesce(sum(g.slots) filter (where g.outcome = 0), 0) as done, count(*) filter (where g.outcome = 4) as dead,
            coalesce(sum(g.slots) filter (where g.outcome in (1, 3)), 0) as skipped,
            max(g.slot) filter (where g.outcome in (1, 3)) as skip_slot,
            (array_agg(g.outcome order by g.slot desc, g.at desc) filter (where g.outcome in (1, 3)))[1] as skip_outcome,

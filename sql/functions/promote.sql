@@ -10,24 +10,24 @@ set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off se
 set jit = off  -- before Postgres 18 a pin counts as an enormous cost, for which every call would compile its plans
 as $$
 declare
-  waiting bigint[];
   schedules bigint[];
   promoted integer;
 begin
-  -- The oldest that waits, backfill rows last; usually there is none and the probe is all.
-  select array_agg(w.id), array_agg(w.owner) into waiting, schedules
+  -- Usually nothing waits, and this look is all: at each owner by itself, because under bad statistics a list of owners
+  -- is looked for in the whole table.
+  select array_agg(w.owner) into schedules
     from unnest(p_owners) as o(owner)
-    cross join lateral (select r.id, r.owner from run r where r.owner = o.owner and r.behind
-                        order by (r.trigger = 2), r.slot limit 1) w;
-  if waiting is null then
+    cross join lateral (select r.owner from run r where r.owner = o.owner and r.behind limit 1) w;
+  if schedules is null then
     return 0;
   end if;
   -- Whoever holds run rows never waits for a schedule; the keeper's sweep promotes what is skipped here.
   select array_agg(s.owner) into schedules
     from (select s.owner from schedule s where s.owner = any (schedules)
           order by s.id for no key update skip locked) s;
-  -- A following statement: the probe above may have seen what the schedule's last holder has changed since.
+  -- A following statement: those above may have seen what the schedule's last holder has changed since.
   update run set behind = false, run_at = greatest(run_at, clock_timestamp())
+   -- The oldest that waits, backfill rows last.
    where id in (select w.id from unnest(schedules) as o(owner)
                 cross join lateral (select r.id from run r where r.owner = o.owner and r.behind
                                     order by (r.trigger = 2), r.slot limit 1 for update skip locked) w

@@ -37,6 +37,10 @@ declare
   v_free integer := p_free;
   v_prefetch integer := p_prefetch;
   v_found integer;
+  v_addresses tid[];
+  v_times timestamptz[];
+  v_spare boolean[];
+  v_cut integer;
   v_claimed integer := 0;
   v_at timestamptz;
 begin
@@ -50,9 +54,10 @@ begin
                             charged, worker, first_started_at, token, finished_at, task, payload)
       select id, owner, slot, created_at, run_at, version, lane, max_attempts, trigger, 0, attempt,
              charged, worker, first_started_at, token, clock_timestamp(), task, payload from ended),
+    -- One for all runs of an owner: the newest success is all that counts, and each row is dear to write and to fold.
     delta as (
-      insert into state_delta (owner, outcome, slot, at)
-      select owner, 0, slot, clock_timestamp() from ended where owner is not null)
+      insert into state_delta (owner, outcome, slot, at, slots)
+      select owner, 0, max(slot), clock_timestamp(), count(*) from ended where owner is not null group by owner)
     select count(*), sum(id), array_agg(owner) filter (where exclusive) into v_ended, v_id_sum, v_owners from ended;
     if v_ended <> p_ended or v_id_sum is distinct from p_id_sum then
       raise exception 'only % of % runs could be finished by address', v_ended, p_ended using errcode = 'SK001';
@@ -102,30 +107,29 @@ begin
       for i in 1 .. coalesce(array_length(v_lanes, 1), 0) loop
         exit when v_free + v_prefetch <= 0;
         v_at := clock_timestamp();
+        select array_agg(f.address), array_agg(f.run_at), array_agg(f.spare) into v_addresses, v_times, v_spare
+          from (select r.ctid as address, r.run_at, r.max_attempts > 1 and r.lost = 0 as spare
+                  from run r
+                 where r.lane = v_lanes[i] and not r.behind and r.state = 0
+                   and (r.run_at, r.id) > (v_ats[i], v_ids[i]) and r.run_at <= statement_timestamp()
+                   and (r.start_by is null or r.start_by >= statement_timestamp() or r.first_started_at is not null)
+                 order by r.run_at, r.id limit v_free + v_prefetch for update skip locked) f;
+        continue when v_addresses is null;
+        -- Runs with one attempt, or with a lost lease behind them, never wait in a process. The batch stays a prefix of
+        -- the lane, so that the highest claimed key is a true bound.
+        v_cut := array_position(v_spare, false, v_free + 1);
+        if v_cut is not null then
+          v_addresses := v_addresses[:v_cut - 1];
+        end if;
+        continue when v_addresses = '{}';
+        insert into claim_batch (token, lane, worker, lo, hi, claimed_at)
+        values (p_token, v_lanes[i], p_worker, v_times[1], v_times[cardinality(v_addresses)], v_at);
         return query
-          with found as materialized (
-            select r.ctid as address, r.max_attempts > 1 and r.lost = 0 as spare
-              from run r
-             where r.lane = v_lanes[i] and not r.behind and r.state = 0
-               and (r.run_at, r.id) > (v_ats[i], v_ids[i]) and r.run_at <= statement_timestamp()
-               and (r.start_by is null or r.start_by >= statement_timestamp() or r.first_started_at is not null)
-             order by r.run_at, r.id limit v_free + v_prefetch for update skip locked),
-          placed as (select address, spare, row_number() over () as place from found),
-          -- Runs with one attempt, or with a lost lease behind them, never wait in a process. The batch stays a
-          -- prefix of the lane, so that the highest claimed key is a true bound.
-          taken as (select array_agg(address) as addresses from placed
-                     where place <= v_free
-                        or place < coalesce((select min(place) from placed where place > v_free and not spare), place + 1)),
-          claimed as (
-            update run r set state = 1, attempt = r.attempt + 1, charged = r.charged + 1::smallint, worker = p_worker,
-                             first_started_at = coalesce(r.first_started_at, clock_timestamp()), token = p_token
-             where r.ctid = any ((select addresses from taken)::tid[])
-            returning r.id, r.ctid, r.owner, r.slot, r.run_at, r.version, r.lane, r.attempt, r.charged, r.max_attempts,
-                      r.trigger, r.lost, r.first_started_at, r.task, r.payload),
-          batch as (
-            insert into claim_batch (token, lane, worker, lo, hi, claimed_at)
-            select p_token, v_lanes[i], p_worker, min(c.run_at), max(c.run_at), v_at from claimed c having count(*) > 0)
-          select c.* from claimed c;
+          update run r set state = 1, attempt = r.attempt + 1, charged = r.charged + 1::smallint, worker = p_worker,
+                           first_started_at = coalesce(r.first_started_at, clock_timestamp()), token = p_token
+           where r.ctid = any (v_addresses)
+          returning r.id, r.ctid, r.owner, r.slot, r.run_at, r.version, r.lane, r.attempt, r.charged, r.max_attempts,
+                    r.trigger, r.lost, r.first_started_at, r.task, r.payload;
         get diagnostics v_found = row_count;
         v_claimed := v_claimed + v_found;
         v_prefetch := v_prefetch - greatest(v_found - v_free, 0);

@@ -277,3 +277,18 @@ def _largest(node: dict[str, Any], table: str) -> int:
     """The most rows that any scan of a table read."""
     own = node["Actual Rows"] * node["Actual Loops"] if node.get("Relation Name") == table else 0
     return max([int(own), *(_largest(child, table) for child in node.get("Plans", ()))])
+
+
+def test_successes_of_one_batch_are_one_delta_for_each_owner(connection: Connection) -> None:
+    """A row in place of many, which counts them all and keeps the newest slot."""
+    namespace = f"batch-{next(_numbers)}"
+    schedule = add_schedule(connection, namespace, namespace=namespace, overlap="Allow", catch_up="RunAll")
+    worker = add_worker(connection, namespaces=[namespace])
+    fold(connection)
+    assert schedule.materialise([START + n * MINUTE for n in range(3)])
+    runs = worker.claim(3)
+    worker.finish_batch(runs[::-1])
+    assert rows(connection, "select slot, slots from slotkeeper.state_delta") == [(START + 2 * MINUTE, 3)]
+    fold(connection)
+    (state,) = records(connection, "select * from slotkeeper.schedule_state where schedule = %s", schedule.id)
+    assert (state["done_count"], state["last_success_slot"]) == (3, START + 2 * MINUTE)
