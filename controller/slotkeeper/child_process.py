@@ -1,6 +1,7 @@
 """Child processes that do not outlive us, even when we are killed with ``kill -9``.
 
-Used by `slotkeeper dev` for its Postgres and by the worker for commands. Nothing else starts processes.
+Used by `slotkeeper dev` for its Postgres and by the worker for commands, handler processes and their guard. Nothing
+else starts processes.
 """
 
 from __future__ import annotations

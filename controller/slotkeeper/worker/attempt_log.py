@@ -10,6 +10,12 @@ from slotkeeper.worker.attempt import Attempt
 _log = structlog.stdlib.get_logger()
 
 
+def outcome_name(attempt: Attempt, became: str) -> str:
+    """One word for what came of an attempt; ``became`` as the database says it, or ``already``."""
+    outcome = attempt.outcome
+    return outcome.kind if outcome is not None and became in ("ready", "already") else became
+
+
 def log_attempt(worker: str, attempt: Attempt, became: str) -> None:
     """``became``: done, dead, cancelled, ready (it comes back), or fenced."""
     run, outcome = attempt.run, attempt.outcome
@@ -20,7 +26,7 @@ def log_attempt(worker: str, attempt: Attempt, became: str) -> None:
         "task": run.task,
         "attempt": run.attempt,
         "worker": worker,
-        "outcome": became if became != "ready" or outcome is None else outcome.kind,
+        "outcome": outcome_name(attempt, became),
         "seconds": round(max(attempt.ended - attempt.began, 0.0), 3) if attempt.began else 0.0,
     }
     if outcome is not None and outcome.reason:

@@ -1,7 +1,8 @@
 """Runs commands: argv in the worker's image, never through a shell, each in a process group of its own.
 
 Exit status 0 is success; 75 (EX_TEMPFAIL) an infrastructure error; 65 (EX_DATAERR) and 78 (EX_CONFIG) are not
-repeated (sysexits.h); anything else is. To stop one: SIGTERM to its group, SIGKILL after ten seconds.
+repeated (sysexits.h); anything else is. To stop one: SIGTERM to its group, SIGKILL after ten seconds. The groups do not
+outlive the worker (`guard.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from datetime import datetime
 
 import structlog
 
-from slotkeeper.child_process import dies_with_parent
 from slotkeeper.database_clock import boot_seconds
 from slotkeeper.worker.action import rfc3339
 from slotkeeper.worker.attempt import DONE, Attempt, Outcome
-from slotkeeper.worker.error_text import clean, clean_bytes
+from slotkeeper.worker.error_text import clean, clean_bytes, signal_name
+from slotkeeper.worker.guard import Guard, signal_group
 
 _log = structlog.stdlib.get_logger()
 
@@ -34,8 +35,9 @@ _INFRASTRUCTURE, _FATAL = {75}, {65, 78}
 class Commands:
     """Runs commands on the supervisor's own loop, whose thread lives as long as the worker."""
 
-    def __init__(self, report: Callable[[Sequence[Attempt]], None], *, hidden: frozenset[str]) -> None:
+    def __init__(self, report: Callable[[Sequence[Attempt]], None], guard: Guard, *, hidden: frozenset[str]) -> None:
         self._report = report
+        self._guard = guard
         self._hidden = hidden
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -49,12 +51,12 @@ class Commands:
         """SIGTERM to the group now, SIGKILL later if it is still there."""
         process: asyncio.subprocess.Process | None = attempt.handle
         if process is not None and process.returncode is None:
-            _signal_group(process.pid, signal.SIGTERM)
+            signal_group(process.pid, signal.SIGTERM)
             asyncio.get_running_loop().call_later(_KILL_AFTER, self._kill, attempt)
 
     def _kill(self, attempt: Attempt) -> None:
         if attempt.outcome is None and attempt.handle is not None:
-            _signal_group(attempt.handle.pid, signal.SIGKILL)
+            signal_group(attempt.handle.pid, signal.SIGKILL)
 
     async def _run(self, attempt: Attempt) -> None:
         attempt.began = boot_seconds()
@@ -76,7 +78,7 @@ class Commands:
                 env=self._environment(attempt),
                 process_group=0,
                 limit=_LONGEST_LINE,
-                preexec_fn=dies_with_parent(signal.SIGKILL),
+                preexec_fn=self._guard.new_group(),
             )
         except FileNotFoundError:
             # Another image of the pool may have it: like a task without a handler.
@@ -85,6 +87,7 @@ class Commands:
             )
         except PermissionError as error:
             return Outcome("failed", "PermissionError", clean(str(error)))
+        self._guard.started(process.pid)
         attempt.handle = process
         if attempt.stop_reason:
             self.stop_attempt(attempt)
@@ -95,7 +98,7 @@ class Commands:
         )
         status = await _exit_status(process)
         # What the command left behind in its group ends with it; what left the group may hold the pipes open for ever.
-        _signal_group(process.pid, signal.SIGKILL)
+        self._guard.ended(process.pid)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(output, _OUTPUT_SECONDS)
         if status == 0:
@@ -103,7 +106,7 @@ class Commands:
         if attempt.stop_reason:
             return attempt.stopped_outcome()
         message = clean_bytes(bytes(tail))
-        reason = f"ExitStatus{status}" if status > 0 else _signal_name(-status)
+        reason = f"ExitStatus{status}" if status > 0 else signal_name(-status)
         if status in _INFRASTRUCTURE:
             return Outcome("infrastructure", reason, message)
         return Outcome("fatal" if status in _FATAL else "failed", reason, message)
@@ -146,13 +149,6 @@ async def _exit_status(process: asyncio.subprocess.Process) -> int:
     return process.returncode
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # most real-time signals have none
-        return f"Signal{number}"
-
-
 async def _log_lines(attempt: Attempt, stream: str, reader: asyncio.StreamReader | None, tail: bytearray) -> None:
     """Logs a stream line by line; keeps its last bytes in ``tail``."""
     if reader is None:
@@ -173,8 +169,3 @@ async def _log_lines(attempt: Attempt, stream: str, reader: asyncio.StreamReader
             "output", schedule=run.schedule, slot=run.slot and rfc3339(run.slot), attempt=run.attempt, stream=stream,
             line=clean_bytes(line.rstrip(b"\n"), _LONGEST_LINE),
         )  # fmt: skip
-
-
-def _signal_group(process_id: int, with_signal: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process_id, with_signal)

@@ -5,6 +5,8 @@ Postgres stores no U+0000 and nothing that is not UTF-8, and nobody reads megaby
 
 from __future__ import annotations
 
+import signal
+
 #: Bytes of UTF-8 that are kept of a message.
 LONGEST = 8 * 1024
 _FALLBACK = "error text could not be stored"
@@ -30,3 +32,11 @@ def clean(text: str, longest: int = LONGEST) -> str:
 def clean_bytes(output: bytes, longest: int = 4 * 1024) -> str:
     """The end of a program's output as text: bytes that are not UTF-8 are shown as escapes."""
     return clean(output[-longest:].decode("utf-8", "backslashreplace"))
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV``, or ``Signal44``: most real-time signals have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"Signal{number}"

@@ -9,6 +9,16 @@ from slotkeeper.worker.error_text import error_text
 
 def judge_error(attempt: Attempt, error: BaseException) -> Outcome:
     """What an exception that left the handler means for the run."""
+    return judge_stopped(attempt, outcome_of_error(error))
+
+
+def judge_stopped(attempt: Attempt, outcome: Outcome) -> Outcome:
+    """A handler that was asked to stop leaves by whatever way it knows: then its failure is not its own."""
+    return attempt.stopped_outcome() if attempt.stop_reason and outcome.kind == "failed" else outcome
+
+
+def outcome_of_error(error: BaseException) -> Outcome:
+    """What an exception says by itself; in a handler's own process nobody knows more."""
     kind = type(error).__name__
     if isinstance(error, Snooze):
         return Outcome("snoozed", kind, error_text(error), error.seconds)
@@ -18,7 +28,4 @@ def judge_error(attempt: Attempt, error: BaseException) -> Outcome:
         return Outcome("infrastructure", kind, error_text(error))
     if isinstance(error, RunLost):
         return Outcome("interrupted", kind, error_text(error))
-    if attempt.stop_reason:
-        # It was asked to stop and left by whatever way it knows.
-        return attempt.stopped_outcome()
     return Outcome("failed", kind, error_text(error))

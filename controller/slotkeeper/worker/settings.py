@@ -14,7 +14,9 @@ class WorkerSettings:
 
     ``namespaces`` and ``queues`` may be ``*``. ``lease_seconds``: how long the database waits for a sign of life
     before it gives the worker's runs to others (1 to 3600). ``poll_seconds``: the longest sleep of an idle worker.
-    ``drain_seconds``: how long a stopping worker waits for its runs before it gives them back.
+    ``drain_seconds``: how long a stopping worker waits for its runs before it gives them back. ``handler_process``: the
+    program that runs handlers in a process of its own (argv, to which the number of a descriptor is added); empty:
+    handlers run in threads of the worker.
     """
 
     dsn: str
@@ -28,6 +30,7 @@ class WorkerSettings:
     lease_seconds: int = 60
     poll_seconds: float = 5.0
     drain_seconds: float = 30.0
+    handler_process: tuple[str, ...] = ()
 
     @property
     def beat_seconds(self) -> float:

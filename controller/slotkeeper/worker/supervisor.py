@@ -33,11 +33,14 @@ from slotkeeper.worker.attempt import (
     Batch,
     Outcome,
 )
-from slotkeeper.worker.attempt_log import log_attempt, log_refused
+from slotkeeper.worker.attempt_log import log_attempt, log_refused, outcome_name
 from slotkeeper.worker.claim_loop import ClaimLoop, LaneBounds
 from slotkeeper.worker.command import Commands
+from slotkeeper.worker.counts import AttemptCounts
+from slotkeeper.worker.guard import Guard
 from slotkeeper.worker.hand import Hand
 from slotkeeper.worker.lease import Lease
+from slotkeeper.worker.process_handlers import ProcessHandlers
 from slotkeeper.worker.settings import WorkerSettings
 from slotkeeper.worker.thread_handlers import ThreadHandlers
 
@@ -82,6 +85,7 @@ class Supervisor:
         self._drain_until = 0.0
         self._finished = False
         self._exit_status = 0
+        self.counts = AttemptCounts()
         self._reaped_before = False
 
     # --- what the claim loops ask -----------------------------------------------------------------------------------
@@ -90,6 +94,16 @@ class Supervisor:
     def worker_id(self) -> int:
         """The row of this process in the database."""
         return self._worker_id
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has a lease and takes runs: for the readiness probe, from any thread."""
+        return self._worker_id != 0 and self.may_claim()
+
+    @property
+    def held(self) -> int:
+        """How many runs it holds: for metrics, from any thread."""
+        return len(self._hand.attempts)
 
     def may_claim(self) -> bool:
         """Whether new runs may be taken."""
@@ -114,10 +128,13 @@ class Supervisor:
         if answer.answer == "fenced":
             attempt.lost = True
             log_refused(self._settings.name, attempt)
-        log_attempt(self._settings.name, attempt, answer.became or answer.answer)
+        became = answer.became or answer.answer
+        self.counts.ended(attempt, outcome_name(attempt, became))
+        log_attempt(self._settings.name, attempt, became)
 
     def recorded(self, attempts: Sequence[Attempt]) -> None:
         """A batch of successes is in the database."""
+        self.counts.succeeded(attempts)
         if logging.getLogger().isEnabledFor(logging.INFO):
             for attempt in attempts:
                 log_attempt(self._settings.name, attempt, "done")
@@ -156,7 +173,11 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self._async_handlers = AsyncHandlers(self._settings.concurrency, self._hand.report)
         self._thread_handlers = ThreadHandlers(self._settings.concurrency, self._hand.report)
-        self._commands = Commands(self._hand.report, hidden=frozenset({self._settings.dsn}))
+        self._guard = Guard()
+        self._process_handlers = ProcessHandlers(
+            self._settings, self._hand.report, self._guard, patience=self._stuck_seconds / 3
+        )
+        self._commands = Commands(self._hand.report, self._guard, hidden=frozenset({self._settings.dsn}))
         self._claim_loops = [
             ClaimLoop(self, store, self._hand, self._clock, self._lanes, self._settings.poll_seconds)
             for store in self._stores
@@ -170,7 +191,7 @@ class Supervisor:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
-            self._close()
+            await self._close()
             for store in self._stores:
                 await store.close()
         return self._exit_status
@@ -230,6 +251,7 @@ class Supervisor:
     def _reregister(self) -> None:
         """The row is gone: nothing held is ours any more, and a new row makes us a new worker."""
         _log.warning("lease_lost", worker=self._settings.name, runs=len(self._hand.attempts))
+        self.counts.leases_lost += not self._fenced  # else counted when it fenced itself
         self._lose_everything()
         if not self._registering:
             self._registering = True
@@ -241,9 +263,11 @@ class Supervisor:
         with contextlib.suppress(SlotkeeperError):
             await self._stores[0].leave(self._worker_id)
 
-    def _close(self) -> None:
+    async def _close(self) -> None:
         self._async_handlers.close()
         self._thread_handlers.close()
+        await self._process_handlers.close()
+        self._guard.close()
 
     # --- executing --------------------------------------------------------------------------------------------------
 
@@ -263,6 +287,8 @@ class Supervisor:
             task = self._tasks.get(action.task)
             if task is None:
                 self._refuse(attempt, "NoHandler", f"no handler is named {action.task!r} in this worker")
+            elif self._settings.handler_process:
+                self._process_handlers.submit(attempt)
             elif task.is_async:
                 action.handler, action.quick = task.handler, not limited
                 return True
@@ -292,11 +318,13 @@ class Supervisor:
         attempt.stop_reason, attempt.stop_asked = reason, boot_seconds()
         if attempt.action.kind == "command":
             self._commands.stop_attempt(attempt)
+        elif self._settings.handler_process:
+            self._process_handlers.stop_attempt(attempt)
         else:
             self._async_handlers.stop_attempt(attempt)
 
     def _give_back_unstarted(self) -> None:
-        executors = self._async_handlers, self._thread_handlers
+        executors = self._async_handlers, self._thread_handlers, self._process_handlers
         for attempt in [attempt for executor in executors for attempt in executor.withdraw()]:
             attempt.outcome = UNSTARTED
             self._hand.report([attempt])
@@ -305,6 +333,8 @@ class Supervisor:
         self._give_back_unstarted()
         for attempt in list(self._hand.attempts):
             attempt.lost = True
+            if attempt.stop_reason:  # asked already, but now it is urgent
+                self._process_handlers.stop_attempt(attempt)
             self._stop(attempt, LEASE_LOST)
 
     def _cancel_runs(self, ids: Sequence[int]) -> None:
@@ -331,6 +361,7 @@ class Supervisor:
         if fenced and not self._fenced:
             _log.warning("fenced", worker=self._settings.name, runs=len(self._hand.attempts))
             self._fenced = True
+            self.counts.leases_lost += 1
             self._lose_everything()
         elif self._fenced and not fenced and not self._registering:
             _log.info("lease_renewed", worker=self._settings.name)
@@ -394,6 +425,7 @@ class Supervisor:
                 with contextlib.suppress(SlotkeeperError):
                     given_back, dead, _ = await store.reap(self._clock.expected(), starting=not self._reaped_before)
                     self._reaped_before = True
+                    self.counts.reaped(given_back, dead)
                     if given_back or dead:
                         _log.warning("leases_lost", worker=self._settings.name, given_back=given_back, dead=dead)
                         self._look_now()
