@@ -1,0 +1,240 @@
+"""What a controller shows is what the database holds, and what its own loops have done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import scenario
+from applied_schedules import AppliedSchedules, jobschedule
+from controller_place import ControllerPlace, controller_place
+from processes import eventually
+from scenario import add_schedule, add_worker, enqueue, fold, one, rows
+from slotkeeper.metrics.catalogue import DEFINITIONS
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[Connection]:
+    with scenario.connect(dsn) as opened:
+        yield opened
+
+
+@pytest.fixture
+def controller(dsn: str) -> Iterator[ControllerPlace]:
+    with controller_place(dsn) as place:
+        yield place
+
+
+@pytest.fixture
+def schedules(dsn: str, connection: Connection) -> Iterator[AppliedSchedules]:
+    applied = AppliedSchedules(dsn, connection)
+    yield applied
+    applied.close()
+
+
+def test_every_state_of_a_queue(connection: Connection, controller: ControllerPlace) -> None:
+    worker = add_worker(connection, namespaces=["shop"], queues=["mail"])
+    place = {"namespace": "shop", "queue": "mail"}
+    for _ in range(2):
+        enqueue(connection, **place)
+    dies, retries = sorted(worker.claim(), key=lambda run: run.id)
+    worker.finish(dies, "fatal", reason="No")
+    worker.finish(retries, "failed", seconds=3600)
+    assert enqueue(connection, **place) is not None
+    running = worker.claim()
+    assert len(running) == 1
+    for run_at in ("now", "now", "later"):
+        enqueue(connection, priority=1 if run_at == "now" else 0, **place)
+    connection.execute(
+        "update slotkeeper.run set run_at = clock_timestamp() + interval '1 hour'"
+        " where id = (select max(id) from slotkeeper.run)"
+    )
+    connection.execute(
+        "update slotkeeper.run set run_at = clock_timestamp() - interval '10 minutes'"
+        " where id = (select max(id) - 1 from slotkeeper.run)"
+    )
+    chain = add_schedule(connection, overlap="Queue", catch_up="RunAll", namespace="shop", queue="mail")
+    chain.materialise([scenario.EPOCH, scenario.EPOCH + timedelta(minutes=1), scenario.EPOCH + timedelta(minutes=2)])
+    late = add_schedule(connection, namespace="shop", queue="mail", late_reason="Late")
+    late.materialise([scenario.EPOCH], start_by=scenario.EPOCH)  # no claim finds it, so it is not ready
+
+    shown = controller.scrape()
+    states = {state: shown.value("slotkeeper_queue_runs", **place, state=state) for state in
+              ("scheduled", "ready", "waiting", "retrying", "running", "dead")}  # fmt: skip
+    # Ready: two of them, and the first of the chain; its other two wait.
+    assert states == {"scheduled": 1, "ready": 3, "waiting": 2, "retrying": 1, "running": 1, "dead": 1}
+    age = shown.value("slotkeeper_queue_oldest_ready_age_seconds", **place)
+    assert age is not None
+    assert 600 <= age < 3600
+
+
+def test_an_empty_queue_is_zero_and_not_absent(connection: Connection, controller: ControllerPlace) -> None:
+    enqueue(connection)
+    worker = add_worker(connection)
+    worker.finish_batch(worker.claim())
+    shown = controller.scrape()
+    assert shown.values("slotkeeper_queue_runs", namespace="default") == [0] * 6
+    assert shown.value("slotkeeper_queue_oldest_ready_age_seconds", namespace="default") == 0
+
+
+def test_schedules_by_state_and_slots_by_outcome(
+    connection: Connection, controller: ControllerPlace, schedules: AppliedSchedules
+) -> None:
+    schedules.apply(
+        jobschedule("works", "shop", task="t", every={"periodSeconds": 60}),
+        jobschedule("rests", "shop", task="t", every={"periodSeconds": 60}, suspend=True),
+        jobschedule("goes", "shop", task="t", every={"periodSeconds": 60}),
+    )
+    worker = add_worker(connection, namespaces=["shop"])
+    schedules.rewind("works", timedelta(minutes=5))
+    controller.parts.ticker.tick()
+    worker.finish_batch(worker.claim())
+    schedules.rewind("goes", timedelta(minutes=1))
+    controller.parts.ticker.tick()
+    worker.finish(worker.claim()[0], "fatal", reason="No")
+    fold(connection)
+    goes = one(connection, "select id from slotkeeper.schedule where name = 'goes'")
+    connection.execute("select slotkeeper.retire_schedule_v1(%s, 'shop/goes', clock_timestamp())", (goes,))
+    shown = controller.scrape()
+    count = {
+        state: shown.value("slotkeeper_schedules", namespace="shop", state=state)
+        for state in ("active", "suspended", "held", "unwatched")
+    }
+    assert count == {"active": 1, "suspended": 1, "held": 0, "unwatched": 0}
+    ended = {
+        outcome: shown.value("slotkeeper_slots_ended_total", namespace="shop", outcome=outcome)
+        for outcome in ("done", "dead", "skipped")
+    }
+    assert ended["done"] == 1
+    assert ended["dead"] == 1  # of the deleted one: a total never falls
+    assert ended["skipped"] == one(connection, "select sum(slots) from slotkeeper.slot_skip") >= 4
+    # One of each schedule ran; under RunOnce the older slots of the outage did not become runs.
+    assert shown.value("slotkeeper_slots_materialised_total") == 2
+
+
+def test_another_clusters_schedules_are_not_shown(connection: Connection, controller: ControllerPlace) -> None:
+    add_schedule(connection, "theirs", cluster="other", namespace="elsewhere")
+    add_schedule(connection, "ours", namespace="here")
+    assert controller.scrape().labels("slotkeeper_schedules", "namespace") == {"here"}
+    assert controller.scrape("/metrics/schedules").labels("slotkeeper_schedule_info", "schedule") == {"ours"}
+
+
+def test_an_overdue_slot_is_the_tickers_lag(connection: Connection, controller: ControllerPlace) -> None:
+    schedule = add_schedule(connection, next_due=scenario.EPOCH)
+    connection.execute(
+        "update slotkeeper.schedule set next_due = clock_timestamp() - interval '3 minutes',"
+        " watermark = clock_timestamp() + interval '1 hour' where id = %s", (schedule.id,),
+    )  # fmt: skip
+    shown = controller.scrape()
+    lag, ahead = shown.value("slotkeeper_ticker_lag_seconds"), shown.value("slotkeeper_watermark_ahead_seconds")
+    assert lag is not None
+    assert 180 <= lag < 3600
+    assert ahead is not None
+    assert 600 < ahead <= 3600
+
+
+def test_leases_that_ended_are_counted_by_who_reaps(connection: Connection, controller: ControllerPlace) -> None:
+    """Counted by what became of the runs: one has attempts left, one has not."""
+    for attempts in (6, 1):
+        enqueue(connection, max_attempts=attempts)
+    add_worker(connection)  # somebody lives, so that the fleet is not silent
+    gone = add_worker(connection)
+    assert len(gone.claim()) == 2
+    gone.expire()
+    controller.parts.keeper.reap()
+    shown = controller.scrape()
+    assert shown.value("slotkeeper_lease_expirations_total", became="ready") == 1
+    assert shown.value("slotkeeper_lease_expirations_total", became="dead") == 1
+
+
+def test_all_that_is_in_the_catalogue_is_shown_and_nothing_else(
+    connection: Connection, controller: ControllerPlace
+) -> None:
+    """But what only a controller with Kubernetes has."""
+    add_schedule(connection, next_due=scenario.EPOCH)
+    enqueue(connection)
+    of_kubernetes = {"leader", "watch_pump_restarts_total", "resync_braked_schedules", "resync_failed"}
+    for path, where in (("/metrics", "controller"), ("/metrics/schedules", "schedules")):
+        families = controller.scrape(path).families
+        shown = {
+            name: family for name, family in families.items() if not name.startswith(("process_", "slotkeeper_pool"))
+        }
+        wanted = {definition.name.removesuffix("_total") for definition in DEFINITIONS if where in definition.where}
+        assert shown.keys() == wanted - {f"slotkeeper_{name}".removesuffix("_total") for name in of_kubernetes}
+        assert all(family.documentation and family.type != "unknown" for family in shown.values())
+
+
+def test_probes_of_a_controller(controller: ControllerPlace) -> None:
+    assert controller.status("/livez") == 503  # its loops have not been started
+    assert controller.status("/readyz") == 200
+    for actor in controller.parts.actors:
+        actor.start()
+    assert controller.status("/livez") == 200
+    controller.parts.stopping.set()
+    assert controller.status("/readyz") == 503
+    assert controller.status("/livez") == 200
+    assert controller.status("/elsewhere") == 404
+
+
+def test_an_older_schema_is_not_ready(connection: Connection, controller: ControllerPlace) -> None:
+    connection.execute("delete from slotkeeper.migration where name ~ '^\\d'")
+    assert controller.status("/readyz") == 503
+
+
+def test_the_database_goes_away(dsn: str, connection: Connection, controller: ControllerPlace) -> None:
+    """What was known stays for a while, what the process knows itself stays, and one series says it."""
+    enqueue(connection)
+    before = controller.scrape()
+    assert before.value("slotkeeper_database_up") == 1
+    name = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
+    other = psycopg.conninfo.make_conninfo(dsn, dbname="postgres")
+    with psycopg.connect(other, autocommit=True) as server:
+        server.execute(sql.SQL("alter database {} allow_connections false").format(sql.Identifier(str(name))))
+        server.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,))
+    for actor in controller.parts.actors:
+        actor.start()
+    after = eventually(
+        lambda: (now := controller.scrape()).value("slotkeeper_database_up") == 0 and now, "the scrape says so"
+    )
+    assert after.value("slotkeeper_queue_runs", namespace="default", state="ready") == 1
+    contact = before.value("slotkeeper_database_last_contact_timestamp_seconds")
+    assert after.value("slotkeeper_database_last_contact_timestamp_seconds") >= (contact or 0)
+    assert after.value("slotkeeper_slots_materialised_total") == 0
+    eventually(
+        lambda: (controller.scrape().value("slotkeeper_actor_failures", actor="ticker") or 0) > 0, "its loops fail"
+    )
+    assert controller.status("/readyz") == 503
+    assert controller.status("/livez") == 200  # a restart would not bring the database back
+
+
+def test_counting_a_deep_queue_has_an_end(connection: Connection) -> None:
+    """At most so many rows of a lane are read, whatever the statistics say."""
+    connection.execute(
+        "insert into slotkeeper.run (run_at, lane, max_attempts, trigger, task, payload)"
+        " select clock_timestamp(), slotkeeper.lane_of('deep', 'default', 0::smallint), 6, 5, 't', '{}'"
+        " from generate_series(1, 20000)"
+    )
+    connection.execute(
+        "insert into slotkeeper.run_dead"
+        " (id, created_at, run_at, lane, max_attempts, trigger, attempt, charged, lost, reason)"
+        " select g, now(), now(), slotkeeper.lane_of('deep', 'default', 0::smallint), 6, 5, 1, 1, 0, 'No'"
+        " from generate_series(1, 20000) g"
+    )
+    worker = add_worker(connection, namespaces=["deep"])
+    for query in ("queues_v1(100)", f"own_queues_v1({worker.id}, 100)"):
+        with connection.transaction():
+            (lane,) = rows(connection, f"select ready, dead from slotkeeper.{query}")
+            read = one(
+                connection,
+                "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from pg_stat_xact_user_tables"
+                " where relname in ('run', 'run_dead')",
+            )
+        assert (lane.ready, lane.dead) == (100, 100)
+        assert 100 <= read <= 1000
