@@ -1,9 +1,10 @@
-"""The Helm chart as files, without Helm: its CRDs, values, schema, rights, and the flags that it passes."""
+"""The chart's files agree with each other and with the program: CRDs, versions, values, schema, README, flags."""
 
 from __future__ import annotations
 
 import copy
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,10 @@ import jsonschema
 import pytest
 import yaml
 
+from helm_chart import CHART, CI_FILES, ROOT, pods, render
 from slotkeeper import __version__
 from slotkeeper.cli.main import commands
 
-ROOT = Path(__file__).parents[3]
-CHART = ROOT / "charts" / "slotkeeper"
 TEMPLATES = CHART / "templates"
 Json = dict[str, Any]
 
@@ -28,7 +28,6 @@ def _yaml(file: Path) -> Any:
 
 VALUES: Json = _yaml(CHART / "values.yaml")
 SCHEMA: Json = _yaml(CHART / "values.schema.json")
-CI_FILES = sorted((CHART / "ci").glob("*-values.yaml"))
 
 
 def test_the_crds_are_those_of_the_repository() -> None:
@@ -56,7 +55,7 @@ def test_one_version() -> None:
 
 
 def _of_schema(schema: Json) -> Json:
-    return SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    return _of_schema(SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]) if "$ref" in schema else schema
 
 
 def _paths_of_schema(schema: Json, path: str = "") -> Iterator[str]:
@@ -110,6 +109,12 @@ def test_values_satisfy_the_schema(file: Path | None) -> None:
         {"workers": {"defaults": {"queues": []}}},
         {"migrations": {"grants": ["someone=admin"]}},
         {"controller": {"namespaces": ["*"]}},
+        {"migrations": {"mode": "never"}},
+        {"database": {"sslMode": "yes"}},
+        {"workers": {"pools": [{"name": "a", "autoscaling": {"kind": "hpa"}}]}},
+        {"prometheusRule": {"alerts": {"SlotkeeperOverdue": {}}}},
+        {"prometheusRule": {"alerts": {"SlotkeeperRunsDead": {"for": "soon"}}}},
+        {"listen": {"port": 80}},
     ],
     ids=str,
 )
@@ -127,20 +132,52 @@ def _merged(values: Json, over: Json) -> Json:
     return merged
 
 
-@pytest.mark.parametrize(
-    ("template", "command"), [("controller", "controller"), ("workers", "worker"), ("migrate", "migrate")]
-)
-def test_a_template_passes_flags_that_the_command_has(template: str, command: str) -> None:
+#: Flags that come from the environment, or are for people or another place than a pod.
+NOT_PASSED = {
+    "--dsn", "--direct-dsn", "--adopt", "--kubernetes", "--no-kubernetes", "--kubeconfig", "--scaling-most-workers",
+    "--isolation",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["controller", "worker", "migrate", "external-metrics"])
+def test_pods_pass_flags_that_the_command_has(command: str) -> None:
     found = commands.get_command(click.Context(commands), command)
     assert found is not None
     flags = {flag for option in found.params for flag in option.opts}
-    text = (TEMPLATES / f"{template}.yaml").read_text(encoding="utf-8")
-    assert re.search(rf"^            - {command}$", text, re.MULTILINE)
-    passed = set(re.findall(r"^ *- (--[a-z-]+)=", text, re.MULTILINE))
-    assert passed
+    containers = [pod["containers"][0] for file in CI_FILES for _, pod in pods(render(file))]
+    lists = [container["args"][1:] for container in containers if container.get("args", [""])[0] == command]
+    assert lists
+    passed = {argument.partition("=")[0] for arguments in lists for argument in arguments}
     assert passed <= flags
-    # All others come from the environment, or are for people.
-    assert flags - passed <= {"--dsn", "--direct-dsn", "--adopt", "--kubernetes", "--kubeconfig"}
+    assert flags - passed <= NOT_PASSED
+
+
+def test_commands_take_what_pods_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLOTKEEPER_DSN", "host=h")
+    taken = set()
+    for _, pod in (pair for file in CI_FILES for pair in pods(render(file))):
+        name, *arguments = pod["containers"][0].get("args", [""])
+        # Files that only a pod has.
+        if any("=/etc/slotkeeper/" in argument for argument in arguments):
+            continue
+        command = commands.get_command(click.Context(commands), name)
+        if command is not None:
+            command.make_context(name, list(arguments))
+            taken.add(name)
+    assert taken == {"controller", "worker", "migrate"}
+
+
+def test_a_flag_in_a_pod_is_there_once() -> None:
+    for file in CI_FILES:
+        for name, pod in pods(render(file)):
+            flags = [text.partition("=")[0] for text in pod["containers"][0].get("args", []) if text.startswith("--")]
+            flags = [flag for flag in flags if flag not in ("--app", "--grant")]
+            assert len(flags) == len(set(flags)), (file.name, name)
+
+
+def test_the_readme_has_the_table_of_the_values() -> None:
+    done = subprocess.run([str(CHART / "write-values-table"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_defaults_are_those_of_the_command() -> None:
@@ -151,33 +188,3 @@ def test_defaults_are_those_of_the_command() -> None:
     for name in ("concurrency", "leaseSeconds", "pollSeconds", "drainSeconds"):
         assert of_chart[name] == defaults["--" + re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), name)]
     assert [",".join(of_chart["queues"]), ",".join(of_chart["allow"])] == [defaults["--queues"], defaults["--allow"]]
-
-
-def test_the_controllers_rights() -> None:
-    text = (TEMPLATES / "rbac.yaml").read_text(encoding="utf-8")
-    rules = re.search(r'define "slotkeeper.controllerRules" -}}\n(.*?){{- end }}', text, re.DOTALL)
-    assert rules is not None
-    rights = {
-        (group, kind): rule["verbs"]
-        for rule in yaml.safe_load(rules[1])
-        for group in rule["apiGroups"]
-        for kind in rule["resources"]
-    }
-    assert rights == {
-        ("slotkeeper.dev", "jobschedules"): ["get", "list", "watch"],
-        ("slotkeeper.dev", "jobschedules/status"): ["patch"],
-        ("", "events"): ["create", "patch"],
-    }
-
-
-def test_pods_fit_the_restricted_standard() -> None:
-    pod, container = VALUES["podSecurityContext"], VALUES["securityContext"]
-    assert pod["runAsNonRoot"] is True
-    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container["allowPrivilegeEscalation"] is False
-    assert container["readOnlyRootFilesystem"] is True
-    assert container["capabilities"] == {"drop": ["ALL"]}
-    for template in ("controller", "workers", "migrate"):
-        text = (TEMPLATES / f"{template}.yaml").read_text(encoding="utf-8")
-        assert ".Values.podSecurityContext" in text
-        assert ".Values.securityContext" in text
