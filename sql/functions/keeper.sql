@@ -235,7 +235,8 @@ begin
 end $$;
 
 -- retain_v1: one step of retention, at most once an hour per database and p_limit rows of each kind: old partitions, dead
--- runs past their days (deltas tell the fold to count again), keys past their seven days. True: there is more to do.
+-- runs past their days (deltas tell the fold to count again), keys past their seven days, and owners of manual runs and
+-- re-runs of which nothing is on record any more. True: there is more to do.
 -- run_done is kept for seven days at least, because it says when the run of a key ended.
 create or replace function slotkeeper.retain_v1(p_limit integer) returns boolean
 language plpgsql security definer
@@ -257,11 +258,24 @@ begin
   exception when lock_not_available then
     null;  -- somebody reads for long: waiting would stall every finish behind us, and an hour later is soon enough
   end;
+  -- Before the dead runs: the fold still needs the owner of one that goes now. A key that its object still carries would
+  -- run again if it were forgotten. Each question is one probe of an index, whatever the statistics say.
+  delete from owner where id = any (array(
+    select o.id from owner o
+     where o.kind <> 0 and o.made_at < v_today - greatest(f.done_days, 7)
+       and (select true from run r where r.owner = o.id limit 1) is null
+       and (select true from run_dead d where d.owner = o.id limit 1) is null
+       and (select true from run_done d where d.owner = o.id limit 1) is null
+       and not exists (select from state_delta d where d.owner = o.id)
+       and not exists (select from schedule s where s.id = o.schedule and s.trigger_key = o.label and o.kind = 1)
+     order by o.made_at limit p_limit));
+  get diagnostics v_count = row_count;
+  v_more := v_count >= p_limit;
   -- Rows whose partition nobody made in time.
   delete from run_done_default where ctid = any (array(
     select d.ctid from run_done_default d where d.finished_at < v_today - greatest(f.done_days, 7) limit p_limit));
   get diagnostics v_count = row_count;
-  v_more := v_count >= p_limit;
+  v_more := v_more or v_count >= p_limit;
   delete from run_error_default where ctid = any (array(
     select e.ctid from run_error_default e where e.at < v_today - greatest(f.done_days, f.dead_days, 7) limit p_limit));
   get diagnostics v_count = row_count;

@@ -66,3 +66,45 @@ begin
     return next;
   end loop;
 end $$;
+
+-- unserved_queues_v1: queues that nobody serves, for the condition NoWorker: no worker with a living lease and a grant claims
+-- from them. A queue is told once that has lasted p_grace_seconds and either a run has waited for so long, or no pool is
+-- known that would serve it (one that is known may have been scaled to nothing while there is nothing to do).
+-- Since when, each lane remembers, so that another leader knows; it is written only when that changes.
+create or replace function slotkeeper.unserved_queues_v1(p_grace_seconds integer)
+returns table (namespace text, queue text, since timestamptz, waiting_since timestamptz)
+language plpgsql security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_before timestamptz := clock_timestamp() - make_interval(secs => p_grace_seconds);
+begin
+  with served as materialized (
+    select l.id, exists (
+             select from worker w
+              where w.lease_until > statement_timestamp()
+                and (l.namespace = any (w.namespaces) or '*' = any (w.namespaces))
+                and (l.queue = any (w.queues) or '*' = any (w.queues))
+                and exists (select from queue_grant g
+                             where g.may_claim and g.login in ('*', w.login)
+                               and g.namespace in ('*', l.namespace) and g.queue in ('*', l.queue))) as served
+      from lane l)
+  update lane l set unserved_since = case when not s.served then clock_timestamp() end
+    from served s where s.id = l.id and s.served = (l.unserved_since is not null);
+  return query
+    select q.namespace, q.queue, q.since, q.waiting_since
+      from (select l.namespace, l.queue, min(l.unserved_since) as since, min(r.run_at) as waiting_since
+              from lane l
+              left join lateral (select r.run_at from run r
+                                  where r.lane = l.id and not r.behind and r.state = 0 and r.run_at <= statement_timestamp()
+                                  order by r.run_at, r.id limit 1) r on true
+             where l.unserved_since is not null group by l.namespace, l.queue) q
+     where q.since <= v_before
+       and (q.waiting_since <= v_before
+            or not exists (select from pool p
+                            where (q.namespace = any (p.namespaces) or '*' = any (p.namespaces))
+                              and (q.queue = any (p.queues) or '*' = any (p.queues))));
+end $$;

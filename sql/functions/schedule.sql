@@ -18,15 +18,22 @@ begin
 end $$;
 
 -- stored_schedule: what the operator compares an object with. `moment` is the database's clock when the row is read;
--- `live_slot` the newest slot that is a live run (of outcomes, `health` knows the newest).
+-- `live_slot` the newest slot that is a live run (of outcomes, `health` knows the newest); then the hold that holds it.
 create or replace view slotkeeper.stored_schedule as
 select s.cluster, s.id, s.owner, s.namespace, s.name, s.uid, s.generation, s.version, s.watermark,
        not (s.suspended or s.held or s.unwatched or s.retired_at is not null) as active,
        s.suspended, s.held, s.unwatched, s.retired_at is not null as retired, s.trigger_key, v.spec_hash,
        s.next_slot, s.created_at, s.timing_since,
        (select max(r.slot) from slotkeeper.run r where r.owner = s.owner and r.trigger in (0, 1)) as live_slot,
-       clock_timestamp() as moment
-  from slotkeeper.schedule s join slotkeeper.schedule_version v on v.schedule = s.id and v.version = s.version;
+       clock_timestamp() as moment, h.namespace as hold_namespace, h.name as hold_name, h.held_by, h.login as held_by_login,
+       h.reason as hold_reason, h.held_until as hold_until
+  from slotkeeper.schedule s join slotkeeper.schedule_version v on v.schedule = s.id and v.version = s.version
+  left join lateral (
+    -- Of several holds the one that ends last.
+    select h.* from slotkeeper.hold h
+     where s.held and (h.cluster is null or h.cluster = s.cluster) and (h.namespace is null or h.namespace = s.namespace)
+       and (h.name is null or h.name = s.name) and (h.held_until is null or h.held_until > statement_timestamp())
+     order by h.held_until desc nulls first, h.id limit 1) h on true;
 
 -- schedule_ids: the ids of these keys, one probe of the unique index each, whatever the statistics say.
 create or replace function slotkeeper.schedule_ids(p_cluster text, p_namespaces text[], p_names text[]) returns bigint[]
@@ -58,7 +65,8 @@ begin
   end if;
 end $$;
 
--- lock_schedules_v1: the same rows, locked first, in id order; `moment` is a time after the lock.
+-- lock_schedules_v1: the same rows, locked first, in id order; `moment` is a time after the lock. A hold that has ended by
+-- itself before has ended, whether the ticker has seen that or not.
 create or replace function slotkeeper.lock_schedules_v1(p_cluster text, p_namespaces text[], p_names text[])
 returns setof slotkeeper.stored_schedule
 language plpgsql security definer
@@ -69,6 +77,7 @@ declare
   v_ids bigint[] := slotkeeper.schedule_ids(p_cluster, p_namespaces, p_names);
 begin
   perform from schedule s where s.id = any (v_ids) order by s.id for no key update;
+  perform slotkeeper.end_expired_holds(v_ids);
   return query
     select s.* from unnest(v_ids) i(id)
      cross join lateral (select v.* from stored_schedule v where v.id = i.id limit 1) s;
@@ -93,13 +102,21 @@ declare
   v_lane integer := slotkeeper.lane_of(p_namespace, p_queue, p_priority);
   v_owner bigint;
   v_hash text;
+  v_until timestamptz;
 begin
   select l.* into s from schedule l where l.cluster = p_cluster and l.namespace = p_namespace and l.name = p_name
     for no key update;
-  if not found then
+  -- A new one is born held where a hold covers it; of one that is there, its hold has been dealt with already.
+  if s.id is null or s.retired_at is not null then
+    v_until := slotkeeper.held_until(p_cluster, p_namespace, p_name, p_moment);
+    s.held := v_until is not null;
+    s.held_until := nullif(v_until, 'infinity');
+  end if;
+  if s.id is null then
     insert into owner (schedule, kind) values (0, 0) returning id into v_owner;
-    insert into schedule (cluster, namespace, name, uid, generation, version, owner, watermark, watermark_highest)
-    values (p_cluster, p_namespace, p_name, p_uid, p_generation, 0, v_owner, '-infinity', '-infinity')
+    insert into schedule (cluster, namespace, name, uid, generation, version, owner, watermark, watermark_highest, held,
+                          held_until)
+    values (p_cluster, p_namespace, p_name, p_uid, p_generation, 0, v_owner, '-infinity', '-infinity', s.held, s.held_until)
     returning * into s;
     update owner o set schedule = s.id where o.id = v_owner;
     insert into schedule_state (schedule) values (s.id);
@@ -123,8 +140,8 @@ begin
       uid = p_uid, generation = p_generation, resource_version = p_resource_version, version = s.version,
       suspended = p_suspended, unwatched = false, retired_at = null, trigger_key = coalesce(p_trigger_key, l.trigger_key),
       watermark = greatest(l.watermark, p_moment), watermark_highest = greatest(l.watermark_highest, p_moment),
-      next_slot = p_next_slot,
-      next_due = case when p_suspended or l.held then null else p_next_due end,
+      next_slot = p_next_slot, held = s.held, held_until = s.held_until,
+      next_due = case when p_suspended then null when s.held then s.held_until else p_next_due end,
       timing_since = case when p_timing_changed then p_moment else l.timing_since end
    where l.id = s.id;
   return s.id;
@@ -139,7 +156,7 @@ set search_path = pg_catalog, slotkeeper, pg_temp
 as $$
   update schedule l set suspended = p_suspended, unwatched = false, watermark = greatest(l.watermark, p_moment),
       watermark_highest = greatest(l.watermark_highest, p_moment), next_slot = p_next_slot,
-      next_due = case when p_suspended or l.held then null else p_next_due end,
+      next_due = case when p_suspended then null when l.held then l.held_until else p_next_due end,
       timing_since = case when l.suspended and not p_suspended then p_moment else l.timing_since end
    where l.id = p_id and l.retired_at is null;
 $$;

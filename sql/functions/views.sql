@@ -1,28 +1,30 @@
 -- The public views, a contract: docs/database.md gives names, types and meaning. Columns are only ever added.
 
--- job: all of a job's life as one row.
-create or replace view slotkeeper.job as
-with every as (
-  select r.id, r.owner, r.slot, r.version, r.lane, r.trigger, r.task, r.payload, r.run_at, r.attempt, r.charged::integer,
-         r.max_attempts::integer, r.worker, r.created_at, r.first_started_at as started_at, null::timestamptz as finished_at,
-         case when r.state = 0 then 'ready' else 'running' end as status, r.cancel_reason as reason, null::bigint as schedule,
-         1::bigint as slots
-    from slotkeeper.run r
-  union all
-  select d.id, d.owner, d.slot, d.version, d.lane, d.trigger, d.task, d.payload, d.run_at, d.attempt, d.charged::integer,
-         d.max_attempts::integer, d.worker, d.created_at, d.first_started_at, d.finished_at,
-         case d.outcome when 0 then 'done' when 1 then 'superseded' else 'cancelled' end, d.reason, null, 1
-    from slotkeeper.run_done d
-  union all
-  select d.id, d.owner, d.slot, d.version, d.lane, d.trigger, d.task, d.payload, d.run_at, d.attempt, d.charged::integer,
-         d.max_attempts::integer, d.worker, d.created_at, d.first_started_at, d.died_at, 'dead', d.reason, null, 1
-    from slotkeeper.run_dead d
-  union all
-  select k.run, s.owner, k.first_slot, k.version, v.lane, 0::smallint, null, null, k.first_slot, 0, 0, v.max_attempts::integer,
-         null, k.at, null, k.at, case k.outcome when 1 then 'superseded' else 'skipped' end, k.reason, k.schedule, k.slots
-    from slotkeeper.slot_skip k join slotkeeper.schedule s on s.id = k.schedule
-    join slotkeeper.schedule_version v on v.schedule = k.schedule and v.version = k.version
-)
+-- run_every: the rows of the four tables that hold runs, in one shape. Of ours alone, as run_record is: nobody is granted it.
+create or replace view slotkeeper.run_every as
+select r.id, r.owner, r.slot, r.version, r.lane, r.trigger, r.task, r.payload, r.run_at, r.attempt, r.charged::integer,
+       r.max_attempts::integer, r.worker, r.created_at, r.first_started_at as started_at, null::timestamptz as finished_at,
+       case when r.state = 0 then 'ready' else 'running' end as status, r.cancel_reason as reason, null::bigint as schedule,
+       1::bigint as slots, r.slot as last_slot, true as live
+  from slotkeeper.run r
+union all
+select d.id, d.owner, d.slot, d.version, d.lane, d.trigger, d.task, d.payload, d.run_at, d.attempt, d.charged::integer,
+       d.max_attempts::integer, d.worker, d.created_at, d.first_started_at, d.finished_at,
+       case d.outcome when 0 then 'done' when 1 then 'superseded' else 'cancelled' end, d.reason, null, 1, d.slot, false
+  from slotkeeper.run_done d
+union all
+select d.id, d.owner, d.slot, d.version, d.lane, d.trigger, d.task, d.payload, d.run_at, d.attempt, d.charged::integer,
+       d.max_attempts::integer, d.worker, d.created_at, d.first_started_at, d.died_at, 'dead', d.reason, null, 1, d.slot, false
+  from slotkeeper.run_dead d
+union all
+select k.run, s.owner, k.first_slot, k.version, v.lane, 0::smallint, null, null, k.first_slot, 0, 0, v.max_attempts::integer,
+       null, k.at, null, k.at, case k.outcome when 1 then 'superseded' else 'skipped' end, k.reason, k.schedule, k.slots, k.last_slot,
+       false
+  from slotkeeper.slot_skip k join slotkeeper.schedule s on s.id = k.schedule
+  join slotkeeper.schedule_version v on v.schedule = k.schedule and v.version = k.version;
+
+-- run_record: the same with the names of what the keys stand for.
+create or replace view slotkeeper.run_record as
 select coalesce(e.id::text, format('%s@%s', s.id, to_char(e.slot at time zone 'UTC', 'YYYYMMDD"T"HH24MISS"Z"'))) as id,
        l.namespace, s.name as schedule, e.slot, coalesce(e.task, v.action) as type, l.queue, l.priority::integer as priority,
        (array['Schedule', 'CatchUp', 'Backfill', 'Manual', 'Requeue', 'Enqueue'])[e.trigger + 1] as trigger,
@@ -35,14 +37,21 @@ select coalesce(e.id::text, format('%s@%s', s.id, to_char(e.slot at time zone 'U
        end as idempotency_key,
        e.run_at, e.attempt as attempts, e.charged, e.max_attempts, w.name as locked_by, w.lease_until as locked_until,
        (select x.kind || ': ' || x.message from slotkeeper.run_error x where x.run = e.id order by x.at desc limit 1) as last_error,
-       e.created_at, e.started_at, e.finished_at, e.slots, v.generation, s.cluster
-  from every e
+       e.created_at, e.started_at, e.finished_at, e.slots, v.generation, s.cluster, e.id as run, e.owner, e.live, e.last_slot,
+       v.spread_seconds + v.grace_seconds as start_within
+  from slotkeeper.run_every e
   left join slotkeeper.owner o on o.id = e.owner
   left join slotkeeper.schedule s on s.id = coalesce(e.schedule, o.schedule)
   left join slotkeeper.schedule_version v on v.schedule = s.id and v.version = e.version
   join slotkeeper.lane l on l.id = e.lane
   left join slotkeeper.worker w on w.id = e.worker and e.status = 'running'
   left join slotkeeper.idempotency i on i.run = e.id and e.owner is null;
+
+-- job: all of a job's life as one row.
+create or replace view slotkeeper.job as
+select id, namespace, schedule, slot, type, queue, priority, trigger, status, reason, payload, idempotency_key, run_at, attempts,
+       charged, max_attempts, locked_by, locked_until, last_error, created_at, started_at, finished_at, slots, generation, cluster
+  from slotkeeper.run_record;
 
 -- health: per schedule that is not retired, folded state plus what is not yet folded: the same before the fold and after.
 create or replace view slotkeeper.health as
@@ -54,7 +63,7 @@ select s.cluster, s.namespace, s.name, l.queue, s.suspended, s.held,
        (select clock_timestamp() - min(r.run_at) from slotkeeper.run r
          where r.owner = s.owner and not r.behind and r.state = 0 and r.run_at <= clock_timestamp()) as oldest_pending_age,
        case when u.success_at > coalesce(t.last_success_at, '-infinity') then 0 else t.missed end + coalesce(u.missed, 0) as missed,
-       s.next_slot,
+       case when not s.held then s.next_slot end as next_slot,
        case when not (s.suspended or s.held or s.unwatched) and t.due_version = s.version
              and t.due_since >= greatest(t.last_success_at, s.created_at, s.timing_since) then t.success_due end as success_due,
        greatest(t.last_success_at, u.success_at) as last_success_at, greatest(t.last_failure_at, u.failure_at) as last_failure_at,

@@ -1,6 +1,8 @@
 -- A worker's session: register, beat, leave, and which lanes it may claim from.
 
--- register_worker_v1: one row per worker process; also declares its pool if nobody has.
+-- register_worker_v1: one row per worker process; also declares its pool. The newest worker's queues and concurrency are
+-- those of the pool, so that a rolling deploy changes both; but while workers of the login that declared a pool live, no
+-- other login changes it.
 create or replace function slotkeeper.register_worker_v1(
   p_name text, p_namespace text, p_pool text, p_namespaces text[], p_queues text[], p_concurrency integer,
   p_version text, p_protocol smallint, p_lease_seconds integer)
@@ -11,13 +13,21 @@ as $$
 declare
   worker_id bigint;
 begin
-  insert into worker (name, pool, namespaces, queues, concurrency, version, protocol, lease_seconds, lease_until)
-  values (p_name, p_pool, p_namespaces, p_queues, p_concurrency, p_version, p_protocol, p_lease_seconds,
+  insert into worker (name, namespace, pool, namespaces, queues, concurrency, version, protocol, lease_seconds, lease_until)
+  values (p_name, p_namespace, p_pool, p_namespaces, p_queues, p_concurrency, p_version, p_protocol, p_lease_seconds,
           clock_timestamp() + make_interval(secs => p_lease_seconds))
   returning id into worker_id;
-  insert into pool (namespace, name, queues, concurrency, declared_by)
-  values (p_namespace, p_pool, p_queues, p_concurrency, p_name)
-  on conflict do nothing;
+  insert into pool as p (namespace, name, namespaces, queues, concurrency, declared_by)
+  values (p_namespace, p_pool, p_namespaces, p_queues, p_concurrency, p_name)
+  on conflict (namespace, name) do update
+    set namespaces = excluded.namespaces, queues = excluded.queues, concurrency = excluded.concurrency,
+        declared_by = excluded.declared_by, login = excluded.login
+    where (p.namespaces, p.queues, p.concurrency, p.login)
+          is distinct from (excluded.namespaces, excluded.queues, excluded.concurrency, excluded.login)
+      and p.login is not null
+      and (p.login = excluded.login
+           or not exists (select from worker w where w.namespace = p.namespace and w.pool = p.name and w.login = p.login
+                             and w.lease_until > clock_timestamp()));
   return worker_id;
 end $$;
 

@@ -49,6 +49,10 @@ select clock_timestamp() as moment;
 -- The health rows of a cluster, for status.
 select * from slotkeeper.health where cluster = %(cluster)s::text;
 
+-- name: schedules.unserved
+-- Queues that nobody has served for so long, and since when runs wait there.
+select * from slotkeeper.unserved_queues_v1(%(grace_seconds)s::integer);
+
 -- name: schedules.leadership
 -- True: this session is the leader of this cluster until it ends. One that is already only shows that it still lives.
 select case when %(leads)s::boolean then true else pg_try_advisory_lock(1936420972, hashtext(%(cluster)s::text)) end as leader,

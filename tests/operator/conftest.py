@@ -6,7 +6,6 @@ import itertools
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 # The folder's name is that of a module of the standard library, so its modules are found by their own names.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from api_server import CRDS, ApiServer, start, stop
+from api_server import ApiServer, install_crd, own_api_server
 
 from slotkeeper.operator import Operator
 
@@ -31,23 +30,11 @@ def api_server() -> Iterator[ApiServer]:
         found = shutil.which("kubectl")
         assert found is not None, "SLOTKEEPER_TEST_KUBECONFIG needs kubectl on PATH"
         server = ApiServer(Path(given), Path(found), None)
-        _install(server)
+        install_crd(server)
         yield server
         return
-    state = Path(tempfile.mkdtemp(prefix="slotkeeper-cluster-"))
-    try:
-        kubeconfig = start(state)
-        server = ApiServer(kubeconfig, state / "bin" / "kubectl", state)
-        _install(server)
+    with own_api_server() as server:
         yield server
-    finally:
-        stop(state)
-        shutil.rmtree(state, ignore_errors=True)
-
-
-def _install(server: ApiServer) -> None:
-    server.kubectl("apply", "--server-side", "-f", str(CRDS))
-    server.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/jobschedules.slotkeeper.dev")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from slotkeeper.operator import Applied, Outcome
 from slotkeeper.operator.accept import Accepted, Refusal, accept
 from slotkeeper.operator.conditions import Figures, status_of, status_patch
 from slotkeeper.operator.rate import TokenBucket
-from slotkeeper.store.schedules import Health
+from slotkeeper.store.schedules import Health, HeldBy, Unserved
 from slotkeeper.success_due import success_due
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -73,6 +73,55 @@ def test_held() -> None:
     status = status_of(replace(applied(), held=True), None, NOW, {})
     assert conditions(status)["Ready"] == ("True", "Held")
     assert "nextScheduleTime" not in status
+
+
+@pytest.mark.parametrize(
+    ("on", "until", "message"),
+    [
+        (("billing", "report"), None, "held by alice (login ops) until it is released: the bank is down"),
+        (
+            ("billing", None),
+            NOW,
+            "its namespace is held by alice (login ops) until 2026-11-30T12:00:00Z: the bank is down",
+        ),
+        ((None, None), None, "everything is held by alice (login ops) until it is released: the bank is down"),
+    ],
+)
+def test_who_holds_why_and_until_when(on: tuple[str | None, str | None], until: datetime | None, message: str) -> None:
+    of = replace(applied(), held=True)
+    hold = HeldBy(*on, held_by="alice", login="ops", reason="the bank is down", until=until)
+    status: Any = status_of(of, replace(figures(of), hold=hold), NOW, {})
+    assert status["conditions"][0]["message"] == message
+
+
+@pytest.mark.parametrize(
+    ("changed", "health", "reason"),
+    [
+        ({}, {}, "NoWorker"),  # before NeverSucceeded
+        ({}, {"consecutive_dead": 1}, "DeadRuns"),
+        ({"suspended": True}, {}, "NotYetDue"),
+        ({"held": True}, {}, "NotYetDue"),
+        ({"next_slot": None}, {}, "NeverSucceeded"),
+    ],
+)
+def test_no_worker_and_its_place_among_the_reasons(
+    changed: dict[str, Any], health: dict[str, Any], reason: str
+) -> None:
+    of = applied(queue="reports")
+    unserved = Unserved(NOW - HOUR, NOW)
+    status: Any = status_of(of, replace(figures(of, **health), unserved=unserved, **changed), NOW, {})
+    assert conditions(status)["Healthy"][1] == reason
+    if reason == "NoWorker":
+        message = next(entry["message"] for entry in status["conditions"] if entry["type"] == "Healthy")
+        assert "'reports'" in message
+        assert "not since 2026-11-30T11:00:00Z" in message
+        assert "wait since 2026-11-30T12:00:00Z" in message
+
+
+def test_a_release_moves_the_effective_time() -> None:
+    of = applied()
+    status: Any = status_of(of, replace(figures(of), timing_since=NOW), NOW, {})
+    assert status["effectiveTime"] == "2026-11-30T12:00:00Z"
 
 
 def test_a_refused_spec_is_stalled_and_says_what_stays_in_force() -> None:

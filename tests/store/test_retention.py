@@ -193,6 +193,58 @@ def test_a_key_outlives_a_short_retention_of_history(connection: Connection) -> 
     assert not enqueue(connection, key="k").created
 
 
+def made_owner(connection: Connection, schedule: Any, label: str, *, kind: int = 1, days: int = 60) -> int:
+    owner: int = one(
+        connection,
+        "insert into slotkeeper.owner (schedule, kind, label, made_at)"
+        " values (%s, %s, %s, now() - make_interval(days => %s)) returning id", schedule.id, kind, label, days,
+    )  # fmt: skip
+    return owner
+
+
+def labels(connection: Connection) -> set[str]:
+    return {row.label for row in rows(connection, "select label from slotkeeper.owner where kind <> 0")}
+
+
+def test_owners_of_which_nothing_is_left_go_and_no_others(connection: Connection) -> None:
+    schedule = add_schedule(connection)
+    for name in ("live", "dead", "done"):
+        connection.execute("select slotkeeper.trigger_v1(%s, %s)", (schedule.id, name))
+    worker = add_worker(connection)
+    live, dead, done = worker.claim()
+    for run, kind in ((dead, "fatal"), (done, "done")):
+        worker.finish(run, kind)
+    fold(connection)
+    connection.execute("update slotkeeper.owner set made_at = made_at - interval '60 days'")
+    for label, kind, days in (
+        ("seen", 1, 60),
+        ("1", 2, 60),
+        ("recent", 1, 29),
+        ("carried", 1, 60),
+        ("unfolded", 1, 60),
+    ):
+        owner = made_owner(connection, schedule, label, kind=kind, days=days)
+        if label == "unfolded":
+            connection.execute(
+                "insert into slotkeeper.state_delta (owner, outcome, slot, at) values (%s, 5, now(), now())", (owner,)
+            )
+    connection.execute("update slotkeeper.schedule set trigger_key = 'carried'")
+    assert retain(connection, limit=1), "there is one more"
+    retain(connection)
+    assert labels(connection) == {"live", "dead", "done", "recent", "carried", "unfolded"}
+    worker.finish(live)
+    fold(connection)
+    aged(connection, "run_done", "finished_at", 31)
+    aged(connection, "run_dead", "died_at", 91)
+    retain(connection)
+    assert "dead" in labels(connection), "the fold has still to count again"
+    fold(connection)
+    retain(connection)
+    assert labels(connection) == {"recent", "carried"}
+    assert one(connection, "select dead from slotkeeper.schedule_state") == 0
+    assert one(connection, "select count(*) from slotkeeper.owner where kind = 0") == 1
+
+
 def test_a_requeued_dead_run_keeps_its_key(connection: Connection) -> None:
     first = enqueue(connection, key="k")
     worker = add_worker(connection)

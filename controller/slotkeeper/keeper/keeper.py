@@ -37,6 +37,8 @@ class Keeper:
         self._folded: int | None = None
         self._folds = 0
         self._house_kept_at = boot_seconds() - _HOUR
+        #: Runs of workers whose lease had ended, by what became of them; for metrics.
+        self.lease_expirations = {"ready": 0, "dead": 0}
         self.actors = (
             Actor("reaper", self.reap, close=self._reap_session.close),
             Actor("keeper", self.keep, close=self._session.close),
@@ -47,6 +49,8 @@ class Keeper:
         sent = boot_seconds()
         reaped = reap(self._reap_session, self._clock.expected(), starting=not self._reaped_before)
         self._reaped_before = True
+        self.lease_expirations["ready"] += reaped.given_back
+        self.lease_expirations["dead"] += reaped.dead
         self._clock.tell(reaped.moment, sent)
         if reaped.given_back or reaped.dead:
             _log.warning("leases_lost", given_back=reaped.given_back, dead=reaped.dead)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from slotkeeper.operator.applied import Applied
-from slotkeeper.store.schedules import Health, StoredSchedule
+from slotkeeper.store.schedules import Health, HeldBy, StoredSchedule, Unserved
 from slotkeeper.success_due import success_due
 from slotkeeper.timetable import TZDATA_VERSION
 from slotkeeper.timing import Timing
@@ -40,7 +40,8 @@ _LONGEST_MESSAGE, _LONGEST_RESOLVED, _LONGEST_SKIP_REASON, _MOST_CONDITIONS = 32
 class Figures:
     """What is stored about a schedule at one instant, as far as status shows it; equal when status would be.
 
-    ``last_slot`` is the latest slot that became a run; ``timing_since`` is when its timing was accepted or it resumed.
+    ``last_slot`` is the latest slot that became a run; ``timing_since`` is when its timing was accepted, or it resumed
+    or was released. ``unserved``: nobody has served its queue for long enough to say so.
     """
 
     next_slot: datetime | None
@@ -50,10 +51,12 @@ class Figures:
     created_at: datetime
     timing_since: datetime
     health: Health
+    hold: HeldBy | None = None
+    unserved: Unserved | None = None
 
 
-def figures_of(row: StoredSchedule, health: Health) -> Figures:
-    """The figures of a stored schedule and its outcomes."""
+def figures_of(row: StoredSchedule, health: Health, unserved: Unserved | None = None) -> Figures:
+    """The figures of a stored schedule, its outcomes, and its queue if nobody serves it."""
     return Figures(
         next_slot=row.next_slot,
         suspended=row.suspended,
@@ -62,6 +65,8 @@ def figures_of(row: StoredSchedule, health: Health) -> Figures:
         created_at=row.created_at,
         timing_since=row.timing_since,
         health=health,
+        hold=row.hold,
+        unserved=unserved,
     )
 
 
@@ -86,14 +91,15 @@ def status_of(applied: Applied, figures: Figures | None, now: datetime, observed
     status: Json = {
         "observedGeneration": applied.generation,
         "acceptedGeneration": applied.accepted_generation,
-        "effectiveTime": _time(applied.effective_time),
+        "effectiveTime": _time(_effective_time(applied, figures)),
         "resolvedSchedule": _cut(applied.resolved_schedule, _LONGEST_RESOLVED),
         "timeZoneDataVersion": TZDATA_VERSION,
         "nextScheduleTime": None if suspended or held else _time(next_slot),
         **({name: observed.get(name) for name in FIGURES} if figures is None else _figures(figures)),
     }
     before = _observed_conditions(observed)
-    conditions = [*_ready(applied, next_slot, now, suspended=suspended, held=held)]
+    hold = None if figures is None else figures.hold
+    conditions = [*_ready(applied, next_slot, now, suspended=suspended, held=held, hold=hold)]
     if applied.accepted_generation is not None:
         conditions += [*_healthy(applied, figures, now), *_vixie(applied)]
     kept = OUR_CONDITIONS if figures is not None or applied.accepted_generation is None else WITHOUT_FIGURES
@@ -114,7 +120,7 @@ def status_patch(desired: Mapping[str, object], observed: Mapping[str, object]) 
 
 
 def _ready(
-    applied: Applied, next_slot: datetime | None, now: datetime, *, suspended: bool, held: bool
+    applied: Applied, next_slot: datetime | None, now: datetime, *, suspended: bool, held: bool, hold: HeldBy | None
 ) -> Iterable[Condition]:
     if applied.refusal is not None:
         message = applied.refusal.message
@@ -125,11 +131,19 @@ def _ready(
     elif suspended:
         yield Condition("Ready", "True", "Suspended", "spec.suspend is true: there are no slots")
     elif held:
-        yield Condition("Ready", "True", "Held", "held by an operator in the database: there are no slots")
+        yield Condition("Ready", "True", "Held", _held(hold))
     elif next_slot is None and applied.timing is not None:
         yield _without_next_slot(applied.timing, now)
     else:
         yield Condition("Ready", "True", "Accepted", "in force")
+
+
+def _held(hold: HeldBy | None) -> str:
+    if hold is None:
+        return "held in the database: there are no slots"
+    what = "" if hold.name is not None else "everything is " if hold.namespace is None else "its namespace is "
+    until = "until it is released" if hold.until is None else f"until {rfc3339(hold.until)}"
+    return f"{what}held by {hold.held_by} (login {hold.login}) {until}: {hold.reason}"
 
 
 def _without_next_slot(timing: Timing, now: datetime) -> Condition:
@@ -145,6 +159,12 @@ def _healthy(applied: Applied, figures: Figures | None, now: datetime) -> Iterab
     if health.consecutive_dead >= 1:
         runs = "run is" if health.consecutive_dead == 1 else "runs are"
         yield Condition("Healthy", "False", "DeadRuns", f"{health.consecutive_dead} {runs} dead since the last success")
+        return
+    if figures.unserved is not None and not (figures.suspended or figures.held) and figures.next_slot is not None:
+        # The reason why a success will be overdue, so it comes before that.
+        yield Condition(
+            "Healthy", "False", "NoWorker", _no_worker(applied.namespace, applied.spec.queue, figures.unserved)
+        )
         return
     due = None
     if not figures.suspended and not figures.held:
@@ -226,6 +246,18 @@ def _observed_conditions(observed: Mapping[str, object]) -> list[Mapping[str, ob
 
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _effective_time(applied: Applied, figures: Figures | None) -> datetime | None:
+    # A release moves it without a new generation.
+    return applied.effective_time if figures is None or applied.effective_time is None else figures.timing_since
+
+
+def _no_worker(namespace: str, queue: str, unserved: Unserved) -> str:
+    waiting = unserved.waiting_since
+    runs = "" if waiting is None else f", and runs wait since {rfc3339(waiting)}"
+    since = rfc3339(unserved.since)
+    return f"no worker serves the queue {queue!r} of the namespace {namespace!r} (not since {since}){runs}"
 
 
 def rfc3339(instant: datetime) -> str:

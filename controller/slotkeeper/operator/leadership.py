@@ -36,6 +36,20 @@ class Leadership:
         self._checked = False
         self.term = 0
 
+    def refuse_pooler(self) -> None:
+        """For the start: raises InvalidField when a pooler stands in between.
+
+        A server that cannot be asked now is asked by ``confirm``.
+        """
+        with self._lock:
+            try:
+                self._refuse_pooler()
+            except InvalidField:
+                self._session.close()
+                raise
+            except SlotkeeperError as error:
+                _log.info("pooler_asked_later", error=str(error))
+
     def confirm(self) -> bool:
         """Whether this process leads, asked of the server unless it answered just now; call it before every write.
 

@@ -57,7 +57,11 @@ class Operator:
         self._started = False
 
     def start(self) -> None:
-        """Starts every thread and returns at once; what is not there yet (database, API server, CRD) is waited for."""
+        """Starts every thread and returns at once; what is not there yet (database, API server, CRD) is waited for.
+
+        Raises InvalidField, and starts nothing, when ``direct_dsn`` leads through a pooler.
+        """
+        self.leadership.refuse_pooler()
         self._started = True
         self.syncer.actor.start()
         self.statuses.actor.start()

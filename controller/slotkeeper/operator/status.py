@@ -49,6 +49,9 @@ URGENT_RATE, URGENT_BURST = 100.0, 200.0
 RATE, BURST = 10.0, 50.0
 #: Seconds between writes of one object for its figures alone.
 FIGURES_SECONDS = 60.0
+#: A queue is told to have no worker when nobody has served it for so long (seconds): a restart of all workers, or the
+#: first start of a scaled one, takes less.
+NO_WORKER_SECONDS = 120
 #: Seconds between reads of the database, at least; and so many times as long as the last one took.
 READ_SECONDS, READ_SHARE = 2.0, 20.0
 _WRITERS = 4
@@ -179,13 +182,15 @@ class StatusWriter:
         self._moment, self._moment_at = schedules.clock(self._session), started
         rows = schedules.stored_schedules(self._session, self._cluster)
         health = schedules.health(self._session, self._cluster)
+        unserved = schedules.unserved_queues(self._session, NO_WORKER_SECONDS)
         told: list[tuple[Applied, Figures, Figures]] = []
         with self._lock:
             for row in rows:
                 record = self._records.get(row.key)
                 if record is None or row.key not in health or not _speaks_of(row, record.applied):
                     continue
-                figures = figures_of(row, health[row.key])
+                queue = None if record.applied.spec is None else record.applied.spec.queue
+                figures = figures_of(row, health[row.key], unserved.get((row.namespace, queue or "")))
                 # Some conditions change with time alone.
                 if figures == record.figures and started - record.checked_at < FIGURES_SECONDS:
                     continue

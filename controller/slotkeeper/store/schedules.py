@@ -7,7 +7,7 @@ Statements that change a schedule take the connection of a transaction in which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,13 +19,32 @@ from slotkeeper.store.versions import OwnerVersion, StoredVersion, version_param
 
 #: (namespace, name) of a schedule, within one cluster.
 Key = tuple[str, str]
+#: The last columns of the view ``stored_schedule`` are those of ``HeldBy``.
+_HOLD_COLUMNS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBy:
+    """The hold that holds a schedule, of several the one that ends last.
+
+    ``namespace`` and ``name`` say what it is on: a schedule, without a name its namespace, without either everything.
+    ``login`` is the database login of who set it; ``until`` None: only a command ends it.
+    """
+
+    namespace: str | None
+    name: str | None
+    held_by: str
+    login: str
+    reason: str
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSchedule:
     """A schedule as stored. ``active``: not suspended, held, unwatched or retired.
 
-    ``moment`` is the database's clock when the row was read; ``live_slot`` the newest slot that is a live run.
+    ``moment`` is the database's clock when the row was read; ``live_slot`` the newest slot that is a live run;
+    ``hold`` is None, too, in the moment between a hold's end and the release.
     """
 
     cluster: str
@@ -49,6 +68,7 @@ class StoredSchedule:
     timing_since: datetime
     live_slot: datetime | None
     moment: datetime
+    hold: HeldBy | None = None
 
     @property
     def key(self) -> Key:
@@ -101,6 +121,14 @@ class ScheduleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Unserved:
+    """A queue that no living worker serves. ``waiting_since``: the due time of its oldest run; None: none waits."""
+
+    since: datetime
+    waiting_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """Outcomes of one schedule so far. ``*_slot`` are slots, ``*_at`` times."""
 
@@ -123,7 +151,7 @@ def bind_cluster(session: Session, name: str, identity: str, *, adopt: bool) -> 
 
 def stored_schedules(session: Session, cluster: str) -> list[StoredSchedule]:
     """Every schedule of the cluster that is not retired."""
-    return [StoredSchedule(*row) for row in session.call("schedules.list", cluster=cluster)]
+    return [stored_schedule(row) for row in session.call("schedules.list", cluster=cluster)]
 
 
 def find(session: Session, cluster: str, keys: Sequence[Key]) -> dict[Key, StoredSchedule]:
@@ -220,6 +248,17 @@ def health(session: Session, cluster: str) -> dict[Key, Health]:
     }
 
 
+def unserved_queues(session: Session, grace_seconds: int) -> dict[tuple[str, str], Unserved]:
+    """By (namespace, queue): what nobody has served for ``grace_seconds``, where runs wait as long or no pool is known.
+
+    Also notes since when each queue is unserved; only the leader asks.
+    """
+    return {
+        (row.namespace, row.queue): Unserved(row.since, row.waiting_since)
+        for row in session.call("schedules.unserved", grace_seconds=grace_seconds)
+    }
+
+
 def leadership(session: Session, cluster: str, *, leads: bool) -> bool:
     """Whether this very connection leads the cluster; with ``leads`` it does already and only shows that it lives."""
     leader: bool = session.call("schedules.leadership", cluster=cluster, leads=leads)[0].leader
@@ -236,8 +275,14 @@ def is_pooled(session: Session) -> bool:
         return bool(row.server_process != connection.info.backend_pid)
 
 
+def stored_schedule(row: Any) -> StoredSchedule:
+    """A row of the view ``stored_schedule``."""
+    schedule = StoredSchedule(*row[:-_HOLD_COLUMNS])
+    return schedule if row.held_by is None else replace(schedule, hold=HeldBy(*row[-_HOLD_COLUMNS:]))
+
+
 def _by_key(rows: Iterable[Any]) -> dict[Key, StoredSchedule]:
-    return {schedule.key: schedule for schedule in (StoredSchedule(*row) for row in rows)}
+    return {schedule.key: schedule for schedule in map(stored_schedule, rows)}
 
 
 def _key_parameters(keys: Sequence[Key]) -> dict[str, list[str]]:

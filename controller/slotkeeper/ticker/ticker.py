@@ -1,11 +1,15 @@
-"""The ticker's loop: decide what is due, store it, sleep until the next slot."""
+"""The ticker's loop: release what is held no longer, decide what is due, store it, sleep until the next slot."""
 
 from __future__ import annotations
+
+import time
 
 import structlog
 
 from slotkeeper.actor import Actor
+from slotkeeper.holds import hold_covered
 from slotkeeper.store.connection import Session
+from slotkeeper.store.holds import release_held
 from slotkeeper.store.ticker import due, materialise, seconds_to_next_due
 from slotkeeper.ticker.decide import DecisionMaker
 
@@ -19,6 +23,8 @@ LONGEST_SLEEP = 1.0
 _LEFT_OVER_SLEEP = 0.05
 #: While a schedule that cannot be read is overdue, the next slot of the others is not told by the database.
 _UNREADABLE_SLEEP = 0.2
+#: Seconds between looks for what a killed command about holds left undone; the ends of holds are seen at each tick.
+_HOLDS_SECONDS = 5.0
 
 
 class Ticker:
@@ -27,16 +33,24 @@ class Ticker:
     def __init__(self, dsn: str) -> None:
         self._session = Session(dsn, "ticker")
         self._decisions = DecisionMaker(self._session)
+        self._holds_at = float("-inf")
+        #: Runs planned and stored since the process began; for metrics.
+        self.slots_materialised = 0
         self.actor = Actor("ticker", self.tick, close=self._session.close)
 
     def tick(self) -> float:
         """One pass over all that is due; returns the seconds until the next one."""
+        self._keep_holds()
         left: set[int] = set()
         unreadable: set[int] = set()
         while batch := [schedule for schedule in due(self._session, BATCH + len(left)) if schedule.id not in left]:
             with self._session.transaction() as connection:
                 decided = self._decisions.decide(batch)
-                left |= materialise(connection, decided) if decided else set()
+                left_now = materialise(connection, decided) if decided else set()
+            left |= left_now
+            self.slots_materialised += sum(
+                len(schedule.plan.runs) + len(schedule.exempt) for schedule in decided if schedule.id not in left_now
+            )
             unreadable |= {schedule.id for schedule in batch} - {schedule.id for schedule in decided}
             left |= unreadable
             if len(batch) < BATCH:
@@ -45,3 +59,18 @@ class Ticker:
             return _LEFT_OVER_SLEEP if left - unreadable else _UNREADABLE_SLEEP
         seconds = seconds_to_next_due(self._session)
         return LONGEST_SLEEP if seconds is None else min(max(seconds, 0.0), LONGEST_SLEEP)
+
+    def _keep_holds(self) -> None:
+        """The end of a hold is a due time, so that its first slot is not late."""
+        everything = time.monotonic() >= self._holds_at
+        with self._session.connection() as connection:
+            released = release_held(connection, everything=everything)
+        if everything:
+            with self._session.transaction() as connection:
+                held = hold_covered(connection)
+            # A full chunk has more behind it.
+            self._holds_at = time.monotonic() + (0.0 if held else _HOLDS_SECONDS)
+            if held:
+                _log.info("held", schedules=held)
+        if released:
+            _log.info("released", schedules=released)

@@ -1,0 +1,120 @@
+"""Kubernetes Events on a real API server: dead runs and slots that did not run, each told once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from api_server import ApiServer, condition, eventually
+from jobschedule_objects import manifest
+
+from scenario import add_worker, connect
+from slotkeeper.operator import Operator
+from slotkeeper.operator.events import QUIET_SECONDS, EventRecorder
+from slotkeeper.ticker import Ticker
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with connect(dsn) as connection:
+        yield connection
+
+
+def events(api_server: ApiServer, namespace: str, reason: str) -> list[dict[str, Any]]:
+    found = api_server.kubectl("-n", namespace, "get", "events", f"--field-selector=reason={reason}", "-o", "json")
+    items: list[dict[str, Any]] = json.loads(found.stdout)["items"]
+    return items
+
+
+def fire(connection: psycopg.Connection[Any], dsn: str, minutes: int) -> None:
+    """So many slots of a minutely schedule fall due now."""
+    connection.execute(
+        "update slotkeeper.schedule set watermark = watermark - %s, watermark_highest = watermark - %s,"
+        " next_due = clock_timestamp()", (minutes * MINUTE, minutes * MINUTE),
+    )  # fmt: skip
+    ticker = Ticker(dsn)
+    ticker.tick()
+    ticker._session.close()
+
+
+def test_a_dead_run_is_told_once(
+    api_server: ApiServer, namespace: str, new_operator: Callable[..., Operator], dsn: str,
+    connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("slotkeeper.operator.status.FIGURES_SECONDS", 0.5)
+    monkeypatch.setattr("slotkeeper.operator.status.READ_SECONDS", 0.2)
+    operator = new_operator(namespaces=[namespace])
+    operator.start()
+    api_server.apply(manifest("report", namespace, overlapPolicy="Allow", catchUp={"policy": "RunAll"}))
+    obj = eventually(lambda: condition(found := api_server.get(namespace, "report"), "Healthy") and found)
+    fire(connection, dsn, 3)
+    worker = add_worker(connection, namespaces=[namespace])
+    first, *others = worker.claim()
+    worker.finish(first, "fatal", reason="NonRetryable", message="it broke")
+    [event] = eventually(lambda: events(api_server, namespace, "RunDead"))
+    assert event["involvedObject"]["uid"] == obj["metadata"]["uid"]
+    assert (event["type"], event["message"]) == ("Warning", "a run is dead (1 on the dead-letter list)")
+    for run in others:
+        worker.finish(run, "fatal")
+    eventually(
+        lambda: (api_server.get(namespace, "report") or {})["status"]["deadRuns"] == 1 + len(others),
+        what="status has caught up",
+    )
+    assert len(events(api_server, namespace, "RunDead")) == 1  # ten minutes have not passed
+
+
+def test_a_slot_that_did_not_run_is_told_with_its_reason(
+    api_server: ApiServer, namespace: str, operator: Operator, dsn: str, connection: psycopg.Connection[Any]
+) -> None:
+    api_server.apply(manifest("report", namespace))
+    eventually(lambda: condition(api_server.get(namespace, "report"), "Healthy"))
+    fire(connection, dsn, 2)
+    [run] = add_worker(connection, namespaces=[namespace]).claim()
+    assert run.slot is not None
+    [event] = eventually(lambda: events(api_server, namespace, "SlotSkipped"))
+    assert event["message"].endswith("did not run: Superseded")
+
+
+def test_another_process_does_not_tell_it_again_and_later_news_are_told(
+    api_server: ApiServer, namespace: str, operator: Operator, connection: psycopg.Connection[Any]
+) -> None:
+    """Two recorders, as of two leaders, that see the same change."""
+    api_server.apply(manifest("report", namespace))
+    eventually(lambda: condition(api_server.get(namespace, "report"), "Healthy"))
+    [record] = operator.statuses._records.values()
+    assert record.figures is not None
+    nothing = record.figures.health
+    slot = record.figures.created_at
+    now = 0.0
+
+    def health(number: int) -> Any:
+        at = slot + number * MINUTE
+        return type(nothing)(
+            **{
+                **{name: getattr(nothing, name) for name in nothing.__dataclass_fields__}, "dead_runs": number,
+                "last_failure_at": at, "last_skip_slot": at, "last_skip_at": at, "last_skip_reason": "Overlap",
+            }
+        )  # fmt: skip
+
+    recorders = [EventRecorder(operator.gateway, lambda: now) for _ in range(2)]
+
+    def tell(before: int, after: int) -> list[int]:
+        for recorder in recorders:
+            recorder.tell_outcomes(record.applied, health(before), health(after))
+        return [len(events(api_server, namespace, reason)) for reason in ("RunDead", "SlotSkipped")]
+
+    assert tell(0, 1) == [1, 1]
+    assert tell(1, 2) == [1, 1]  # too soon
+    now += QUIET_SECONDS + 1
+    assert tell(1, 1) == [1, 1]  # nothing new
+    assert tell(1, 3) == [2, 2]
+    # A restarted leader sees it again.
+    recorders = [EventRecorder(operator.gateway, time.monotonic)]
+    assert tell(1, 3) == [2, 2]
