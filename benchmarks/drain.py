@@ -109,7 +109,7 @@ def _held_snapshot(dsn: str) -> Iterator[None]:
 def _worker(server: Server) -> Iterator[subprocess.Popen[bytes]]:
     worker = subprocess.Popen(
         [sys.executable, "-m", "slotkeeper.cli", "worker", "--dsn", server.dsn, "--app", "noop_app"],
-        env={**os.environ, "SLOTKEEPER_LOG_LEVEL": "warning"},
+        env={**os.environ, "SLOTKEEPER_LOG_LEVEL": "warning", "SLOTKEEPER_LISTEN": "off"},
         cwd=Path(__file__).parent,
         preexec_fn=dies_with_parent(signal.SIGKILL),
     )

@@ -37,7 +37,7 @@ def main() -> None:
         commands = {"controller": ["controller", "--no-kubernetes"], "worker": ["worker"]}
         processes = {
             name: subprocess.Popen(
-                [sys.executable, "-m", "slotkeeper.cli", *command, "--dsn", server.dsn],
+                [sys.executable, "-m", "slotkeeper.cli", *command, "--dsn", server.dsn, "--listen", "off"],
                 preexec_fn=dies_with_parent(signal.SIGKILL),
             )
             for name, command in commands.items()

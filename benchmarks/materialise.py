@@ -44,7 +44,17 @@ def main() -> None:
         Applier(Session(server.dsn, "bench"), "default", lambda *_: True).apply(objects)
         stored = time.monotonic() - began
         controller = subprocess.Popen(
-            [sys.executable, "-m", "slotkeeper.cli", "controller", "--no-kubernetes", "--dsn", server.dsn],
+            [
+                sys.executable,
+                "-m",
+                "slotkeeper.cli",
+                "controller",
+                "--no-kubernetes",
+                "--listen",
+                "off",
+                "--dsn",
+                server.dsn,
+            ],
             preexec_fn=dies_with_parent(signal.SIGKILL),
         )
         try:

@@ -159,7 +159,8 @@ class Processes:
         settings = {name: value for name, value in settings.items() if not name.isupper()}
         flags = {
             "namespaces": "*", "queues": "*", "allow": "task,command", "lease_seconds": 3, "poll_seconds": 0.2,
-            "concurrency": 20, "name": f"worker-{len(self.started)}", "log_format": "json", **settings,
+            "concurrency": 20, "name": f"worker-{len(self.started)}", "log_format": "json", "listen": "off",
+            **settings,
         }  # fmt: skip
         words = [word for flag, value in flags.items() for word in (f"--{flag.replace('_', '-')}", str(value))]
         return self.start(
@@ -167,9 +168,10 @@ class Processes:
             name=str(flags["name"]), cwd=app.parent, python=python, **environment,
         )  # fmt: skip
 
-    def controller(self, dsn: str) -> OwnProcess:
+    def controller(self, dsn: str, *more: str, listen: str = "off") -> OwnProcess:
         """A controller without Kubernetes: ticker and keeper."""
-        return self.start("controller", "--dsn", dsn, "--no-kubernetes", "--log-format", "json")
+        words = ("--no-kubernetes", "--log-format", "json", "--listen", listen, "--dashboard-listen", "off")
+        return self.start("controller", "--dsn", dsn, *words, *more)
 
     def handled_runs(self) -> list[dict[str, Any]]:
         """What handlers wrote to HANDLED_FILE, in order."""

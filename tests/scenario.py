@@ -170,14 +170,13 @@ class Worker:
 def add_worker(
     connection: psycopg.Connection[Any], *, namespaces: Sequence[str] = ("default",),
     queues: Sequence[str] = ("default",),
-    lease_seconds: int = 60,
+    lease_seconds: int = 60, pool: str = "default", namespace: str = "default", concurrency: int = 20,
 ) -> Worker:  # fmt: skip
-    """Registers a worker on ``connection``."""
+    """Registers a worker of the pool (``namespace``, ``pool``) on ``connection``."""
     id_ = one(
         connection,
-        "select slotkeeper.register_worker_v1(%s, 'default', 'default', %s::text[], %s::text[], 20, '0',"
-        " 1::smallint, %s)",
-        f"worker-{next(_numbers)}", list(namespaces), list(queues), lease_seconds,
+        "select slotkeeper.register_worker_v1(%s, %s, %s, %s::text[], %s::text[], %s, '0', 1::smallint, %s)",
+        f"worker-{next(_numbers)}", namespace, pool, list(namespaces), list(queues), concurrency, lease_seconds,
     )  # fmt: skip
     return Worker(connection, id_)
 

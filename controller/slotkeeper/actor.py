@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
+from slotkeeper.database_clock import boot_seconds
 from slotkeeper.errors import DatabaseBusy, DatabaseUnavailable, SchemaMissing, SlotkeeperError
 
 _log = structlog.stdlib.get_logger()
@@ -30,6 +31,7 @@ class Actor:
         self._wake = threading.Event()
         self._stopping = False
         self._failures = 0
+        self._stepping_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -47,13 +49,26 @@ class Actor:
         self._thread.join(seconds)
 
     @property
+    def failures(self) -> int:
+        """Steps that have failed in a row."""
+        return self._failures
+
+    @property
+    def step_seconds(self) -> float:
+        """For how long the step that runs now has been running; 0 between two steps."""
+        since = self._stepping_since  # another thread changes it
+        return 0.0 if since is None else boot_seconds() - since
+
+    @property
     def alive(self) -> bool:
         """Whether the thread runs: false only before start and after stop."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stopping:
+            self._stepping_since = boot_seconds()
             wait = self._guarded_step()
+            self._stepping_since = None
             self._wake.wait(wait)
             self._wake.clear()
         self._close()

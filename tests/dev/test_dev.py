@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import scenario
 from processes import OwnProcess, Processes, eventually
+from web_browser import Browser
 
 LATER = """
 apiVersion: slotkeeper.dev/v1beta1
@@ -128,6 +130,22 @@ def test_a_process_that_is_killed_leaves_no_orphan(processes: Processes, folder:
     assert {"postgres", "sleep"} <= names(children)
     process.kill()
     eventually(lambda: not [pid for pid in children if alive(pid)], "all of them are gone", seconds=10)
+
+
+def test_the_dashboard_shows_what_runs(processes: Processes, folder: Path) -> None:
+    (folder / "later.yaml").write_text(LATER)
+    process = start(processes, folder)
+    says(process, "default/later: ")
+    (line,) = [line for line in process.text().splitlines() if line.startswith("dashboard: ")]
+    browser = Browser(urlsplit(line.removeprefix("dashboard: ")).netloc)
+    assert "0 0 1 1 *" in browser.get("/").text
+    assert browser.api("schedules/dev/default/later")["upcoming"][0]["slot"].endswith("-01-01T00:00:00Z")
+    # A second one on this machine finds its port taken, and has another.
+    other = processes.start("dev", str(folder), "--dashboard-listen", browser.address, "--drain-seconds", "0")
+    says(other, "dashboard: http://127.0.0.1:")
+    assert f"dashboard: http://{browser.address}/" not in other.text()
+    assert other.stop() == 0
+    assert process.stop() == 0
 
 
 def test_what_is_wrong_from_the_start_is_named_and_ends_it(processes: Processes, tmp_path: Path) -> None:

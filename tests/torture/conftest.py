@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# The modules of the operator's room are found by their own names, as they find each other.
+sys.path.insert(0, str(Path(__file__).parents[1] / "operator"))
+
+from api_server import ApiServer, own_api_server
 
 import scenario
 from applied_schedules import AppliedSchedules
@@ -38,6 +44,13 @@ def durable_postgres() -> Iterator[EmbeddedPostgres]:
     finally:
         server.stop(immediately=True)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def own_api() -> Iterator[ApiServer]:
+    """A control plane of the test's own, to be killed."""
+    with own_api_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import json
 import os
 import time
 
+import psycopg
+
 from slotkeeper import Run, task
 
 
@@ -33,6 +35,14 @@ async def note_it(run: Run) -> None:
 def note_in_thread(run: Run) -> None:
     note(run, "began")
     time.sleep(0.2)
+
+
+@task("effect")
+def effect(run: Run) -> None:
+    """An effect and the run's end in one transaction, through EFFECT_DSN."""
+    with psycopg.connect(os.environ["EFFECT_DSN"], prepare_threshold=None) as connection:
+        connection.execute("insert into effect values (%s)", (run.id,))
+        run.complete(connection)
 
 
 @task("nap")

@@ -26,11 +26,14 @@ from slotkeeper.cli.dev_files import DevFiles
 from slotkeeper.cli.embedded_postgres import EmbeddedPostgres
 from slotkeeper.cli.logs import set_up_logs
 from slotkeeper.keeper import Keeper
+from slotkeeper.metrics.address import Address
 from slotkeeper.operator.apply import Applier
 from slotkeeper.store.connection import Session
 from slotkeeper.store.migrate import migrate
 from slotkeeper.store.schedules import bind_cluster, stored_schedules
 from slotkeeper.ticker import Ticker
+from slotkeeper.web.listen import ListenAddress
+from slotkeeper.web.server import Dashboard
 
 CLUSTER = "dev"
 _FOLDER_PREFIX = "slotkeeper-dev-"
@@ -51,11 +54,13 @@ _LEASE_SECONDS, _POLL_SECONDS = "10", "1"
 @options.option("--concurrency", type=click.IntRange(1, 1000), default=20, show_default=True, help="Runs at a time.")
 @options.option("--drain-seconds", type=click.FloatRange(0), default=30.0, show_default=True,
                 help="After Ctrl-C: how long running handlers may go on.")  # fmt: skip
+@options.listen("off")
+@options.dashboard_listen
 @options.log_format
 @options.log_level
 def dev(
     paths: tuple[Path, ...], app: tuple[str, ...], data: Path | None, concurrency: int, drain_seconds: float,
-    log_format: str, log_level: str,
+    listen: Address | None, dashboard_listen: ListenAddress | None, log_format: str, log_level: str,
 ) -> None:  # fmt: skip
     """Runs the JobSchedules of FILEs and DIRs on this machine: Postgres, ticker, keeper and a worker, without a
     cluster.
@@ -69,6 +74,9 @@ def dev(
     with _database(data) as dsn:
         click.echo(f"database: {dsn}", err=True)
         migrate(dsn)
+        dashboard = None if dashboard_listen is None else Dashboard(dsn, dashboard_listen, any_port=True)
+        if dashboard is not None:
+            click.echo(f"dashboard: {dashboard.start() or 'not listening yet'}", err=True)
         session = Session(dsn, "dev")
         bind_cluster(session, CLUSTER, "files", adopt=True)
         known = [schedule.key for schedule in stored_schedules(session, CLUSTER)]  # of an earlier run with --data
@@ -78,8 +86,10 @@ def dev(
         worker = DevWorker(dsn, modules, paths, concurrency, drain_seconds, log_format, log_level)
         click.echo(f"handlers: {', '.join(modules) or 'none (no app.py beside the schedules)'}", err=True)
         if not failed or modules:
-            _serve(dsn, files, worker, stop)
+            _serve(dsn, files, worker, stop, listen)
         session.close()
+        if dashboard is not None:
+            dashboard.stop()
     sys.exit(1 if failed else 0)
 
 
@@ -95,11 +105,20 @@ def _stop_on_signals(stop: threading.Event, hurry: Callable[[], None]) -> None:
         signal.signal(number, heard)
 
 
-def _serve(dsn: str, files: DevFiles, worker: DevWorker, stop: threading.Event) -> None:
+def _serve(dsn: str, files: DevFiles, worker: DevWorker, stop: threading.Event, listen: Address | None) -> None:
     ticker, keeper = Ticker(dsn), Keeper(dsn)
+    served = None
+    if listen is not None:
+        from slotkeeper.cli.controller_http import ControllerParts, controller_http
+
+        served = controller_http(
+            listen, ControllerParts(ticker, keeper, stop), dsn=dsn, cluster=CLUSTER, most_schedules=10_000
+        )
     actors = [ticker.actor, *keeper.actors]
     for actor in actors:
         actor.start()
+    if served is not None:
+        served.start()
     _stop_on_signals(stop, worker.hurry)
     worker.start()
     try:
@@ -114,6 +133,8 @@ def _serve(dsn: str, files: DevFiles, worker: DevWorker, stop: threading.Event) 
         for actor in actors:
             actor.stop()
         worker.stop()
+        if served is not None:
+            served.stop()
 
 
 def _load(files: DevFiles) -> bool:
@@ -165,7 +186,7 @@ class DevWorker:
         self._folders = [path.resolve() if path.is_dir() else path.resolve().parent for path in paths]
         self._command = [
             sys.executable, "-m", "slotkeeper.cli", "worker", "--dsn", dsn, "--namespaces", "*", "--queues", "*",
-            "--allow", "task,command", "--name", "dev-worker", "--concurrency", str(concurrency),
+            "--allow", "task,command", "--listen", "off", "--name", "dev-worker", "--concurrency", str(concurrency),
             "--lease-seconds", _LEASE_SECONDS, "--poll-seconds", _POLL_SECONDS, "--drain-seconds", str(drain_seconds),
             "--log-format", log_format, "--log-level", log_level,
             *(word for module in modules for word in ("--app", module.removesuffix(".py"))),

@@ -7,7 +7,9 @@ import sys
 import click
 
 from slotkeeper import __version__
+from slotkeeper.cli.holds import hold, holds, release
 from slotkeeper.cli.migrate import migrate
+from slotkeeper.cli.pools import declare_pool, pools
 from slotkeeper.cli.runs import cancel, requeue
 from slotkeeper.cli.worker import worker
 from slotkeeper.errors import InvalidField, SlotkeeperError
@@ -16,15 +18,20 @@ from slotkeeper.errors import InvalidField, SlotkeeperError
 class _LazyGroup(click.Group):
     """Commands whose imports are heavy are imported when they are called: kopf alone takes half a second."""
 
-    lazy = {"dev": "slotkeeper.cli.dev", "controller": "slotkeeper.cli.controller"}  # noqa: RUF012
+    lazy = {  # noqa: RUF012
+        "dev": "slotkeeper.cli.dev",
+        "controller": "slotkeeper.cli.controller",
+        "external-metrics": "slotkeeper.cli.external_metrics",
+    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *self.lazy])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.lazy:
-            module = __import__(self.lazy[cmd_name], fromlist=[cmd_name])
-            command: click.Command = getattr(module, cmd_name)
+            name = cmd_name.replace("-", "_")
+            module = __import__(self.lazy[cmd_name], fromlist=[name])
+            command: click.Command = getattr(module, name)
             return command
         return super().get_command(ctx, cmd_name)
 
@@ -42,6 +49,11 @@ commands.add_command(worker)
 commands.add_command(migrate)
 commands.add_command(requeue)
 commands.add_command(cancel)
+commands.add_command(pools)
+commands.add_command(declare_pool)
+commands.add_command(hold)
+commands.add_command(release)
+commands.add_command(holds)
 
 
 def main() -> None:

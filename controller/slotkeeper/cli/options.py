@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, NamedTuple
 
 import click
+
+from slotkeeper.metrics.address import Address
+from slotkeeper.metrics.scaling import ScalingSettings
+from slotkeeper.web.listen import DEFAULT_LISTEN, listen_address
 
 
 def option(flag: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -27,6 +32,78 @@ log_level = option(
 )
 
 
+def listen(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--listen``; the command gets an Address, or None for ``off``."""
+    return option(
+        "--listen",
+        default=default,
+        show_default=True,
+        callback=lambda _, __, value: Address.parse(value, "--listen"),
+        help="ADDRESS:PORT of probes and metrics, or off.",
+    )
+
+
+def dashboard_listen(command: Callable[..., None]) -> Callable[..., None]:
+    """``--dashboard-listen``; the command gets a loopback address, or None for ``off``."""
+    return option(
+        "--dashboard-listen",
+        default=DEFAULT_LISTEN,
+        show_default=True,
+        callback=lambda _, __, value: listen_address(value),
+        help="ADDRESS:PORT of the dashboard, loopback addresses only, or off.",
+    )(command)
+
+
 def comma_separated(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
     """``a,b`` as a tuple."""
     return tuple(part.strip() for part in (value or "").split(",") if part.strip())
+
+
+class Pool(NamedTuple):
+    """The key of a worker pool."""
+
+    namespace: str
+    name: str
+
+
+def pool(value: str, *, namespace: str = "") -> Pool:
+    """``NAMESPACE/NAME``, or ``NAME`` in ``namespace`` where there is one."""
+    given, slash, name = value.rpartition("/")
+    if not name or "/" in given or not (given if slash else namespace):
+        raise click.BadParameter(f"{value!r} is no pool; write NAMESPACE/NAME" + (" or NAME" if namespace else ""))
+    return Pool(given or namespace, name)
+
+
+def scaling(command: Callable[..., None]) -> Callable[..., None]:
+    """The settings of the numbers for autoscaling; the command gets them as its argument ``scaling``."""
+
+    @wraps(command)
+    def call(
+        *args: Any, scaling_horizon_seconds: float, scaling_drain_seconds: float, scaling_most_workers: int, **more: Any
+    ) -> None:
+        settings = ScalingSettings(scaling_horizon_seconds, scaling_drain_seconds, scaling_most_workers)
+        command(*args, scaling=settings, **more)
+
+    default = ScalingSettings()
+    horizon = option(
+        "--scaling-horizon-seconds",
+        type=click.FloatRange(0, 3600),
+        default=default.horizon_seconds,
+        show_default=True,
+        help="How far ahead runs and slots count for a pool's wanted workers.",
+    )
+    drain = option(
+        "--scaling-drain-seconds",
+        type=click.FloatRange(0),
+        default=default.drain_seconds,
+        show_default=True,
+        help="A worker that holds a run older than this is wanted: the --drain-seconds of the workers.",
+    )
+    most = option(
+        "--scaling-most-workers",
+        type=click.IntRange(1, 100_000),
+        default=default.most_workers,
+        show_default=True,
+        help="A queue's runs are counted up to what so many workers run at a time.",
+    )
+    return horizon(drain(most(call)))

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
 
 from slotkeeper import __version__
 from slotkeeper.cli import options
+from slotkeeper.cli.app_modules import import_app
+from slotkeeper.cli.handler_process import program
 from slotkeeper.cli.logs import set_up_logs
-from slotkeeper.errors import InvalidField
+from slotkeeper.metrics.address import EVERYWHERE, Address
 from slotkeeper.worker import Supervisor, WorkerSettings
 from slotkeeper.worker.settings import ACTIONS
 from slotkeeper.worker.supervisor import exit_process
@@ -27,6 +30,10 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 def _own_namespace() -> str:
     """Of this pod; `default` outside a cluster."""
     return _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else "default"
+
+
+def _own_pool(_: click.Context, __: click.Parameter, value: str) -> options.Pool:
+    return options.pool(value, namespace=_own_namespace())
 
 
 def _actions(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -44,7 +51,8 @@ def _actions(context: click.Context, parameter: click.Parameter, value: str | No
 @options.option(
     "--queues", callback=options.comma_separated, default="default", show_default=True, help="Comma-separated, or *."
 )
-@options.option("--pool", default="default", show_default=True, help="The pool that this worker belongs to.")
+@options.option("--pool", default="default", show_default=True, callback=_own_pool,
+                help="NAME or NAMESPACE/NAME of its pool; of NAME the pod's own namespace.")  # fmt: skip
 @options.option("--concurrency", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Runs at a time.")
 @options.option("--allow", callback=_actions, default="task", show_default=True, help=f"Actions: {', '.join(ACTIONS)}.")
 @options.option("--lease-seconds", type=click.IntRange(1, 3600), default=60, show_default=True,
@@ -53,13 +61,16 @@ def _actions(context: click.Context, parameter: click.Parameter, value: str | No
                 help="The longest sleep of an idle worker.")  # fmt: skip
 @options.option("--drain-seconds", type=click.FloatRange(0), default=30.0, show_default=True,
                 help="On SIGTERM: how long running handlers may go on.")  # fmt: skip
+@options.option("--isolation", type=click.Choice(["thread", "process"]), default="thread", show_default=True,
+                help="Where handlers run: in threads of the worker, or each in a process of its own.")  # fmt: skip
+@options.listen(EVERYWHERE)
 @options.option("--name", help="Default: host name and process id.")
 @options.log_format
 @options.log_level
 def worker(
-    dsn: str, app: tuple[str, ...], namespaces: tuple[str, ...], queues: tuple[str, ...], pool: str, concurrency: int,
-    allow: tuple[str, ...], lease_seconds: int, poll_seconds: float, drain_seconds: float, name: str | None,
-    log_format: str, log_level: str,
+    dsn: str, app: tuple[str, ...], namespaces: tuple[str, ...], queues: tuple[str, ...], pool: options.Pool,
+    concurrency: int, allow: tuple[str, ...], lease_seconds: int, poll_seconds: float, drain_seconds: float,
+    isolation: str, listen: Address | None, name: str | None, log_format: str, log_level: str,
 ) -> None:  # fmt: skip
     """Claims runs under a lease and runs them.
 
@@ -67,35 +78,35 @@ def worker(
     --drain-seconds; a second signal gives them back too.
     """
     set_up_logs(log_format, log_level)
-    sys.path.insert(0, str(Path.cwd()))
-    for module in app:
-        _import(module)
+    import_app(app)
     settings = WorkerSettings(
-        dsn=dsn, name=name or f"{socket.gethostname()}-{os.getpid()}", namespace=_own_namespace(), pool=pool,
+        dsn=dsn, name=name or f"{socket.gethostname()}-{os.getpid()}", namespace=pool.namespace, pool=pool.name,
         namespaces=namespaces or (_own_namespace(),), queues=queues, concurrency=concurrency, allow=frozenset(allow),
         lease_seconds=lease_seconds, poll_seconds=poll_seconds, drain_seconds=drain_seconds,
+        handler_process=program(log_format, log_level, app) if isolation == "process" else (),
     )  # fmt: skip
+    serve = _server(listen)
     # What was imported lives as long as the process, and runs leave no cycles: the collector need not look so often.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    status = asyncio.run(_serve(settings))
+    status = asyncio.run(_serve(settings, serve))
     sys.stderr.flush()
     exit_process(status)
 
 
-def _import(module: str) -> None:
-    """Imports what registers handlers; what fails inside it is shown with its traceback."""
-    try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise InvalidField("--app", f"there is no module {module!r} here", instead="a module on PYTHONPATH") from error
+def _server(listen: Address | None) -> Callable[[Supervisor, WorkerSettings], object]:
+    """Starts what this worker serves over HTTP, until the process ends."""
+    if listen is None:
+        return lambda _, __: None
+    from slotkeeper.cli.worker_http import serve_worker
+
+    return partial(serve_worker, listen)
 
 
-async def _serve(settings: WorkerSettings) -> int:
+async def _serve(settings: WorkerSettings, serve: Callable[[Supervisor, WorkerSettings], object]) -> int:
     supervisor = Supervisor(settings, __version__)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.drain)
+    serve(supervisor, settings)
     return await supervisor.run()
