@@ -1,28 +1,25 @@
-"""What a scrape costs at 10,000 schedules and a million rows of history: CPU of the controller, and size."""
+"""What a scrape costs at 10,000 schedules and a million rows of history: CPU of the exporting process, and size."""
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 
 import psycopg
-from idle import cpu_seconds
 from server import benchmark_server
 
-from slotkeeper.child_process import dies_with_parent
+from slotkeeper.metrics.controller import ControllerFacts, ControllerMetrics
+from slotkeeper.metrics.reading import DatabaseReader
+from slotkeeper.metrics.schedules import ScheduleMetrics
 from slotkeeper.operator.apply import Applier
 from slotkeeper.spec import apply_defaults
 from slotkeeper.store.connection import Session
 
 SCHEDULES = int(os.environ.get("BENCH_SCHEDULES", "10000"))
 HISTORY = int(os.environ.get("BENCH_ROWS", "1000000"))
-SCRAPES = 3
-PORT = int(os.environ.get("BENCH_PORT", "18990"))
+REPETITIONS = 10
 
 
 def fill(dsn: str) -> None:
@@ -64,53 +61,44 @@ def fill(dsn: str) -> None:
         connection.execute("vacuum analyze")
 
 
-def scrape(path: str) -> int:
-    """One scrape as Prometheus does it; returns the bytes on the wire."""
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=30)
-    connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
-    size = len(connection.getresponse().read())
-    connection.close()
-    return size
+def schedules_cost(dsn: str) -> dict[str, float]:
+    """CPU of one reading for /metrics/schedules in this process: the question, the text and its compression."""
+    reader, session = DatabaseReader(dsn, "bench"), Session(dsn, "bench")
+    metrics = ScheduleMetrics(reader, "default", SCHEDULES)
+    metrics.write(session)
+    began = time.process_time()
+    for _ in range(REPETITIONS):
+        written = metrics.write(session)
+    spent = (time.process_time() - began) / REPETITIONS
+    session.close()
+    reader.close()
+    return {"cpu_seconds": round(spent, 3), "bytes": len(written.text), "compressed": len(written.compressed)}
 
 
-def wait_for_port() -> None:
-    """Until the controller serves."""
-    while True:
-        try:
-            scrape("/livez")
-            return
-        except ConnectionRefusedError:
-            time.sleep(0.5)
+async def fleet_cost(dsn: str) -> dict[str, float]:
+    """The same of /metrics."""
+    reader = DatabaseReader(dsn, "bench")
+    facts = ControllerFacts(slots_materialised=0, lease_expirations={}, actor_failures={})
+    spent = 0.0
+    for _ in range(REPETITIONS):
+        metrics = ControllerMetrics(lambda: facts, reader, "default")
+        began = time.process_time()
+        await metrics.families()
+        spent += time.process_time() - began
+    reader.close()
+    return {"cpu_seconds": round(spent / REPETITIONS, 3)}
 
 
 def main() -> None:
-    """Prints one JSON line per endpoint; every scrape asks the database, because it comes after what was kept."""
+    """Prints one JSON line per endpoint. In this process, because a controller has other things to do meanwhile."""
     with benchmark_server() as server:
         server.recreate()
         fill(server.dsn)
-        controller = subprocess.Popen(
-            [sys.executable, "-m", "slotkeeper.cli", "controller", "--no-kubernetes", "--dsn", server.dsn,
-             "--listen", f"127.0.0.1:{PORT}", "--dashboard-listen", "off", "--log-level", "warning"],
-            preexec_fn=dies_with_parent(signal.SIGKILL),
-        )  # fmt: skip
-        try:
-            wait_for_port()
-            for path, kept in (("/metrics", 5.5), ("/metrics/schedules", 16)):
-                scrape(path)
-                began, before = time.monotonic(), cpu_seconds(controller.pid)
-                time.sleep(kept)
-                idle = (cpu_seconds(controller.pid) - before) / (time.monotonic() - began)
-                spent = size = 0.0
-                for _ in range(SCRAPES):
-                    began, before = time.monotonic(), cpu_seconds(controller.pid)
-                    size = scrape(path)
-                    spent += cpu_seconds(controller.pid) - before - idle * (time.monotonic() - began)
-                    time.sleep(kept)
-                line = {"cpu_seconds": round(spent / SCRAPES, 3), "bytes": size}
-                print(json.dumps({"benchmark": "scrape", "path": path, "schedules": SCHEDULES, **line}))
-        finally:
-            controller.terminate()
-            controller.wait(60)
+        for path, cost in (
+            ("/metrics", asyncio.run(fleet_cost(server.dsn))),
+            ("/metrics/schedules", schedules_cost(server.dsn)),
+        ):
+            print(json.dumps({"benchmark": "scrape", "path": path, "schedules": SCHEDULES, **cost}))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,19 @@ as $$
    order by s.next_due limit p_limit;
 $$;
 
+-- upcoming_v1: schedules that fall due within p_horizon_seconds, after p_after: for compiling their timing beforehand.
+create or replace function slotkeeper.upcoming_v1(p_after timestamptz, p_horizon_seconds double precision, p_limit integer)
+returns table (owner bigint, version integer, next_due timestamptz)
+language sql volatile security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  select s.owner, s.version, s.next_due
+    from schedule s
+   where s.next_due > greatest(p_after, statement_timestamp())
+     and s.next_due <= statement_timestamp() + make_interval(secs => p_horizon_seconds)
+   order by s.next_due limit p_limit;
+$$;
+
 -- next_due_v1: seconds until the next slot falls due, by the database's clock; null when none will. While the ticker is
 -- paused nothing falls due before the pause ends: else every ticker would ask again at once, over and over.
 create or replace function slotkeeper.next_due_v1() returns double precision

@@ -19,13 +19,13 @@ select * from slotkeeper.vital_signs_v1();
 select * from slotkeeper.schedule_totals_v1(%(cluster)s::text);
 
 -- name: metrics.schedules
--- What each schedule of a cluster exports, as `health` says it; instants in Unix seconds.
+-- What each schedule of a cluster exports, as `health` says it; instants in whole Unix seconds.
 select h.namespace, h.name, h.queue, h.suspended, h.held, h.dead_runs, h.consecutive_dead, h.missed,
-       extract(epoch from h.last_success_at)::double precision as last_success,
-       extract(epoch from h.last_failure_at)::double precision as last_failure,
-       extract(epoch from h.success_due)::double precision as success_due,
-       extract(epoch from h.next_slot)::double precision as next_slot,
-       round(extract(epoch from clock_timestamp() - h.oldest_pending_age), 1)::double precision as oldest_pending,
+       floor(extract(epoch from h.last_success_at))::bigint as last_success,
+       floor(extract(epoch from h.last_failure_at))::bigint as last_failure,
+       floor(extract(epoch from h.success_due))::bigint as success_due,
+       floor(extract(epoch from h.next_slot))::bigint as next_slot,
+       floor(extract(epoch from clock_timestamp() - h.oldest_pending_age))::bigint as oldest_pending,
        count(*) over () as stored
   from slotkeeper.health h where h.cluster = %(cluster)s::text
  order by h.namespace, h.name limit %(limit)s::integer;

@@ -2,6 +2,11 @@
 -- Schedules that have a slot due, the most overdue first, with the database's clock.
 select * from slotkeeper.due_v1(%(limit)s::integer);
 
+-- name: ticker.upcoming
+-- Schedules whose slots fall due soon, the next ones first, from where the caller stopped looking.
+select owner, version, next_due from slotkeeper.upcoming_v1(
+  %(after)s::timestamptz, %(horizon_seconds)s::double precision, %(limit)s::integer);
+
 -- name: ticker.versions
 -- What these versions of schedules say.
 select * from slotkeeper.versions_v1(%(owners)s::bigint[], %(versions)s::integer[]);

@@ -207,3 +207,25 @@ def _decided(
     )
     schedule.watermark = until
     return decided
+
+
+def test_what_falls_due_soon_is_compiled_before(connection: Connection, dsn: str) -> None:
+    """Ten thousand schedules of one instant must not all be read when it has come: here they can no longer be read."""
+    soon = one(connection, "select date_trunc('second', clock_timestamp()) + interval '30 s'")
+    anchor = (soon - timedelta(days=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    spec = json.dumps({"every": {"periodSeconds": 86400, "anchorTime": anchor}, "task": "t"})
+    for number in range(3):
+        add_schedule(connection, spec=spec, next_due=soon + number * MINUTE / 60)
+    later = add_schedule(connection, spec=spec, next_due=soon + timedelta(hours=1))
+    ticker = Ticker(dsn)
+    assert ticker.tick() > 0
+    connection.execute("update slotkeeper.schedule_version set spec = '{}'")
+    connection.execute(
+        "update slotkeeper.schedule set next_due = clock_timestamp(), watermark = %s, watermark_highest = %s",
+        (soon - timedelta(days=1, minutes=1),) * 2,
+    )
+    ticker.tick()
+    ticker._session.close()
+    ran = rows(connection, "select distinct owner from slotkeeper.run")
+    assert len(ran) == 3
+    assert (later.owner,) not in ran

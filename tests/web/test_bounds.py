@@ -109,7 +109,7 @@ def wanted(**query: str) -> RunFilter:
     ids=str,
 )  # fmt: skip
 def test_a_page_of_runs(crowd: tuple[Session, bool], query: dict[str, str]) -> None:
-    # A page that searches asks for several ranges, each bounded as the last but one test says; how many, test_history says.
+    # A page that searches asks for several ranges: how many, test_history says; how much of each is read, a test below.
     full = query in ({}, {"status": "done"}, {"status": "skipped"})
     page = bounded(crowd, lambda opened: runs_page(opened, wanted(**query)), 12 * MOST_READ if full else None)
     if full:

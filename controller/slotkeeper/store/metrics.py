@@ -63,7 +63,7 @@ class ScheduleTotals(NamedTuple):
 
 
 class ScheduleFacts(NamedTuple):
-    """One schedule as ``health`` says it; instants in Unix seconds. ``stored``: how many schedules there are in all."""
+    """One schedule as ``health`` says it; instants in whole Unix seconds. ``stored``: how many there are in all."""
 
     namespace: str
     name: str
@@ -73,11 +73,11 @@ class ScheduleFacts(NamedTuple):
     dead_runs: int
     consecutive_dead: int
     missed: int
-    last_success: float | None
-    last_failure: float | None
-    success_due: float | None
-    next_slot: float | None
-    oldest_pending: float | None
+    last_success: int | None
+    last_failure: int | None
+    success_due: int | None
+    next_slot: int | None
+    oldest_pending: int | None
     stored: int
 
 

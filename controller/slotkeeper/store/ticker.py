@@ -50,6 +50,14 @@ def due(session: Session, limit: int) -> list[DueSchedule]:
     return [DueSchedule(*row) for row in session.call("ticker.due", limit=limit)]
 
 
+def upcoming(
+    session: Session, *, after: datetime | None, horizon_seconds: float, limit: int
+) -> tuple[list[OwnerVersion], datetime | None]:
+    """Versions whose slots fall due within the horizon and after ``after``, and the due time of the last of them."""
+    rows = session.call("ticker.upcoming", after=after, horizon_seconds=horizon_seconds, limit=limit)
+    return [(row.owner, row.version) for row in rows], rows[-1].next_due if rows else None
+
+
 def versions(session: Session, keys: Iterable[OwnerVersion]) -> dict[OwnerVersion, StoredVersion]:
     """What these versions say, by (owner, version)."""
     return versions_of(session.call("ticker.versions", **version_parameters(keys)))

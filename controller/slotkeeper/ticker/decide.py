@@ -34,13 +34,7 @@ class DecisionMaker:
         A schedule that this version cannot read (a newer controller stored it, or our tz database lacks its zone) is
         left out: it must not stop the others.
         """
-        missing = [key for schedule in due if (key := (schedule.owner, schedule.version)) not in self._timings]
-        if missing:
-            for key, stored in versions(self._session, missing).items():
-                try:
-                    self._timings[key] = timing_of_version(stored)
-                except SlotkeeperError as error:
-                    self._complain(stored, error)
+        self.learn([(schedule.owner, schedule.version) for schedule in due])
         decided = [
             decide_due(schedule, self._timing(schedule))
             for schedule in due
@@ -49,6 +43,17 @@ class DecisionMaker:
         while len(self._timings) > _KEPT:
             self._timings.popitem(last=False)
         return decided
+
+    def learn(self, keys: Sequence[OwnerVersion]) -> None:
+        """Compiles what is not known yet; a version that cannot be read stays unknown."""
+        missing = [key for key in keys if key not in self._timings]
+        if not missing:
+            return
+        for key, stored in versions(self._session, missing).items():
+            try:
+                self._timings[key] = timing_of_version(stored)
+            except SlotkeeperError as error:
+                self._complain(stored, error)
 
     def _complain(self, stored: StoredVersion, error: SlotkeeperError) -> None:
         name = f"{stored.namespace}/{stored.name}"
