@@ -24,11 +24,12 @@ class Action:
     """What a version of a schedule says about running it: everything a worker needs beside the row.
 
     ``handler``: the async handler of its task in this worker, set when one is first found; ``quick``: that handler may
-    begin without another look at anything.
+    begin without another look at anything. ``late_since_slot``: its slots are due when they come, not some time later.
     """
 
     handler: Callable[[Run], Any]
     quick: bool = False
+    late_since_slot: bool = False
 
     def __init__(self, stored: StoredVersion) -> None:
         self._stored = stored
@@ -41,6 +42,7 @@ class Action:
         self.arguments: Sequence[str] = action.arguments if isinstance(action, CommandAction) else ()
         self.attempt_deadline = self.spec.attempt_deadline_seconds
         self.active_deadline = self.spec.active_deadline_seconds
+        self.late_since_slot = not self.spec.spread_seconds
         self.payload = stored.payload
         self.namespace = stored.namespace
         self.schedule: str | None = f"{stored.namespace}/{stored.name}"

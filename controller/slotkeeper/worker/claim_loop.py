@@ -65,8 +65,9 @@ class LaneBounds:
             for lane in lanes:
                 self.bounds[lane] = Bound(edge, 0)
         else:
-            for lane in set(map(_LANE, rows)):
-                run_at, run = max(map(_KEY, (row for row in rows if row.lane == lane)))
+            seen = set(map(_LANE, rows))
+            for lane in seen:
+                run_at, run = max(map(_KEY, rows if len(seen) == 1 else [row for row in rows if row.lane == lane]))
                 self.bounds[lane] = min(Bound(instant(run_at), run), Bound(edge, 0))
         self.outlook = outlook
 

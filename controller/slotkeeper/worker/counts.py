@@ -88,18 +88,17 @@ def _delays(attempts: Sequence[Attempt]) -> list[float]:
     """Seconds from the due time to the claim. A first attempt is late since its slot, even if the ticker was late;
     what comes back, what a person asked for, and what a spread moves is late since ``run_at``.
     """
-    batches = {attempt.batch for attempt in attempts}
-    claimed = {batch: (batch.claimed_at - _EPOCH) // _MICROSECOND for batch in batches}
+    claimed = {batch: (batch.claimed_at - _EPOCH) // _MICROSECOND for batch in {attempt.batch for attempt in attempts}}
     return [
         (
             claimed[attempt.batch]
             - (
-                row.run_at_microseconds
-                if (slot := row.slot_microseconds) is None
-                or row.attempt > 1
-                or row.trigger_number > _CATCH_UP
-                or attempt.action.spec.spread_seconds
-                else slot
+                row.slot_microseconds
+                if attempt.action.late_since_slot
+                and row.slot_microseconds is not None
+                and row.attempt == 1
+                and row.trigger_number <= _CATCH_UP
+                else row.run_at_microseconds
             )
         )
         / 1e6

@@ -13,7 +13,10 @@ from collections.abc import Callable, Sequence
 from slotkeeper.database_clock import boot_seconds
 from slotkeeper.worker.attempt import DONE, Attempt
 
-#: How many runs may wait in this process beyond its concurrency, per claim and in all (two claim loops).
+#: So many claims may be under way at once: while one waits for the disk and one is computed, the third's runs are run
+#: (two left a quarter of two cores idle, a fourth added nothing: docs/decisions.md).
+CLAIM_LOOPS = 3
+#: How many runs may wait in this process beyond its concurrency, for each claim.
 PREFETCH = 500
 #: All that is prefetched begins within this time (seconds), by the measured time of handlers.
 _BEGINS_WITHIN = 1.0
@@ -103,7 +106,7 @@ class Hand:
         slowest = max(self._means.values(), default=None)
         if slowest is None:
             return free, 0
-        ahead = min(2 * PREFETCH, int(self._concurrency * _BEGINS_WITHIN / max(slowest, 1e-6)))
+        ahead = min(CLAIM_LOOPS * PREFETCH, int(self._concurrency * _BEGINS_WITHIN / max(slowest, 1e-6)))
         return free, max(min(self._concurrency + ahead - holding - free, PREFETCH), 0)
 
     @property

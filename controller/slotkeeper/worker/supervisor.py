@@ -38,7 +38,7 @@ from slotkeeper.worker.claim_loop import ClaimLoop, LaneBounds
 from slotkeeper.worker.command import Commands
 from slotkeeper.worker.counts import AttemptCounts
 from slotkeeper.worker.guard import Guard
-from slotkeeper.worker.hand import Hand
+from slotkeeper.worker.hand import CLAIM_LOOPS, Hand
 from slotkeeper.worker.lease import Lease
 from slotkeeper.worker.process_handlers import ProcessHandlers
 from slotkeeper.worker.settings import WorkerSettings
@@ -52,7 +52,6 @@ STUCK_SECONDS = 30.0
 _EXIT_SECONDS = 5.0
 #: How exact deadlines are (seconds).
 _DEADLINE_TICK = 0.1
-_CLAIM_LOOPS = 2
 _STOP_SECONDS = 6.0
 #: The outcomes of handlers that were abandoned have this time (seconds) to be recorded.
 _LAST_WORDS_SECONDS = 2.0
@@ -74,7 +73,7 @@ class Supervisor:
         self._clock = DatabaseClock()
         self._lanes = LaneBounds()
         self._actions = Actions()
-        self._stores = [WorkerStore(settings.dsn, "worker") for _ in range(_CLAIM_LOOPS)]
+        self._stores = [WorkerStore(settings.dsn, "worker") for _ in range(CLAIM_LOOPS)]
         self._claim_loops: list[ClaimLoop] = []
         self._worker_id = 0
         self._lease: Lease | None = None
