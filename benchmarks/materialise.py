@@ -52,6 +52,8 @@ def main() -> None:
                 "--no-kubernetes",
                 "--listen",
                 "off",
+                "--dashboard-listen",
+                "off",
                 "--dsn",
                 server.dsn,
             ],

@@ -1,6 +1,6 @@
 """Claims runs under a lease, runs them, and leaves one outcome each.
 
-The supervisor (`supervisor.py`) is small and never runs user code: two claim loops, and a heartbeat in a thread
+The supervisor (`supervisor.py`) is small and never runs user code: three claim loops, and a heartbeat in a thread
 with a connection of its own. Handlers run elsewhere (`async_handlers.py`, `thread_handlers.py`, `command.py`).
 """
 

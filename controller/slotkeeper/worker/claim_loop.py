@@ -1,6 +1,6 @@
 """One claim loop: records outcomes and claims the next runs, in one call wherever it can.
 
-Two of them share a worker's hand, so that one claims while the other's runs are being run. Decides when to look
+Three of them share a worker's hand, so that one claims while the others' runs are being run or recorded. Decides when to look
 and how far a lane has been seen; executes nothing.
 """
 
@@ -44,7 +44,7 @@ _log = structlog.stdlib.get_logger()
 
 #: Outcomes wait for company at most this long (seconds), and no more than so many travel together.
 FLUSH_SECONDS = 0.05
-FLUSH_ROWS = 500
+FLUSH_ROWS = 1000
 #: A bound is never nearer to the database's clock than this: a row committed late by less is still seen.
 _BOUND_DISTANCE = timedelta(seconds=2)
 _RETRY_SECONDS = 0.3

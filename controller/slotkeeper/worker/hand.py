@@ -17,7 +17,7 @@ from slotkeeper.worker.attempt import DONE, Attempt
 #: (two left a quarter of two cores idle, a fourth added nothing: docs/decisions.md).
 CLAIM_LOOPS = 3
 #: How many runs may wait in this process beyond its concurrency, for each claim.
-PREFETCH = 500
+PREFETCH = 1000
 #: All that is prefetched begins within this time (seconds), by the measured time of handlers.
 _BEGINS_WITHIN = 1.0
 #: Weight of the newest batch in the mean handler time.
