@@ -69,7 +69,7 @@ class Ticker:
         return 0.0 if sleep > _ROOM_SECONDS and self._look_ahead() else sleep
 
     def _look_ahead(self) -> bool:
-        """Compiles what falls due soon; true when there is more of it. Nothing depends on it but how soon rows are there."""
+        """Compiles what falls due soon; true when there is more of it. Only how soon rows are there depends on it."""
         keys, last = upcoming(self._session, after=self._compiled_until, horizon_seconds=_AHEAD_SECONDS, limit=_AHEAD)
         self._decisions.learn(keys)
         self._compiled_until = last or self._compiled_until

@@ -1,7 +1,7 @@
 """One claim loop: records outcomes and claims the next runs, in one call wherever it can.
 
-Three of them share a worker's hand, so that one claims while the others' runs are being run or recorded. Decides when to look
-and how far a lane has been seen; executes nothing.
+Three of them share a worker's hand, so that one claims while the others' runs are being run or recorded. Decides when
+to look and how far a lane has been seen; executes nothing.
 """
 
 from __future__ import annotations
