@@ -30,8 +30,11 @@ if SHORT:
 _log = logging.getLogger(__name__)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The release goes last; all else may come in any order."""
+    if SHORT and (long := [item for item in items if item.get_closest_marker("long")]):
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     items.sort(key=lambda item: item.path.name == "test_uninstall.py")
 
 

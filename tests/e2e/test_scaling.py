@@ -1,0 +1,168 @@
+"""A plain HorizontalPodAutoscaler scales a pool by our own metrics API: for a backlog, before a burst, never for ever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from release import CHART, HERE, VALUES, install
+from whole_cluster import Database, WholeCluster, eventually
+
+from scenario import one
+from slotkeeper import enqueue
+
+#: Of scaling-values.yaml.
+MOST, CONCURRENCY = 4, 10
+_METRIC = (
+    "/apis/external.metrics.k8s.io/v1beta1/namespaces/slotkeeper/slotkeeper_workers_wanted?labelSelector=pool%3Dburst"
+)
+_SCHEDULE = """
+apiVersion: slotkeeper.dev/v1beta1
+kind: JobSchedule
+metadata: {{name: {name}}}
+spec:
+  {when}
+  task: noted
+  payload: {{seconds: {seconds}}}
+  overlapPolicy: {overlap}
+  catchUp: {{policy: {catch_up}}}
+---
+"""
+
+
+@pytest.fixture(scope="module")
+def scaled(release: WholeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeCluster]:
+    """The release with the pool `burst`, which has one worker while nothing is to do."""
+    values = yaml.safe_load(VALUES.read_text())
+    more = yaml.safe_load((HERE / "scaling-values.yaml").read_text())
+    values["workers"]["pools"].append(more.pop("pool"))
+    path: Path = tmp_path_factory.mktemp("scaling") / "values.yaml"
+    path.write_text(yaml.safe_dump(values | more))
+    release.new_namespace("burst")
+    install(release, CHART, "-f", str(path))
+    release.settled("slotkeeper")
+    eventually(lambda: wanted(release) == 0, "the metric is served, and nothing is wanted")
+    yield release
+    release.kubectl("delete", "namespace", "burst", "--timeout=120s")
+    install(release, CHART)
+
+
+def wanted(cluster: WholeCluster) -> int | None:
+    """What the HPA reads; None while the API does not answer."""
+    answer = cluster.kubectl("get", "--raw", _METRIC, check=False)
+    if not answer.startswith("{"):
+        return None
+    (item,) = json.loads(answer)["items"]
+    return int(item["value"])
+
+
+def workers(database: Database) -> int:
+    """Workers of the pool whose lease holds."""
+    return int(
+        one(
+            database.connection,
+            "select count(*) from slotkeeper.worker where pool = 'burst' and lease_until > clock_timestamp()",
+        )
+    )
+
+
+def replicas(cluster: WholeCluster) -> int:
+    """What the Deployment is told to have."""
+    return int(cluster.get("slotkeeper", "deployment/slotkeeper-worker-burst")["spec"]["replicas"])
+
+
+def waiting(database: Database) -> int:
+    return int(
+        one(database.connection, "select count(*) from slotkeeper.job where namespace = 'burst' and status = 'ready'")
+    )
+
+
+def at_rest(cluster: WholeCluster, database: Database) -> None:
+    eventually(lambda: workers(database) == 1 and replicas(cluster) == 1, "one worker again", seconds=180)
+
+
+def test_a_backlog_brings_every_worker_and_its_end_sends_them_away(scaled: WholeCluster, database: Database) -> None:
+    at_rest(scaled, database)
+    with database.connection.transaction():
+        for _ in range(2000):
+            enqueue(database.connection, "noted", {"seconds": 0.5}, namespace="burst")
+    eventually(lambda: workers(database) == MOST, "all workers, while there is a backlog", seconds=120)
+    assert waiting(database) > 0
+    eventually(lambda: waiting(database) == 0, "the backlog done", seconds=240)
+    at_rest(scaled, database)
+    done = one(
+        database.connection,
+        "select count(*) from slotkeeper.job where namespace = 'burst' and trigger = 'Enqueue' and status = 'done'",
+    )
+    assert done == 2000
+
+
+@pytest.mark.long
+def test_workers_are_there_before_a_burst_of_slots(scaled: WholeCluster, database: Database) -> None:
+    """Forty schedules of one instant, seen by their next slot alone: no run of them exists yet."""
+    at_rest(scaled, database)
+    instant: datetime = one(database.connection, "select date_trunc('second', clock_timestamp()) + interval '75 s'")
+    told = instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    scaled.kubectl(
+        "-n", "burst", "apply", "-f", "-",
+        given="".join(
+            _SCHEDULE.format(name=f"burst-{n}", when=f'at: ["{told}"]', seconds=3, overlap="Skip", catch_up="RunOnce")
+            for n in range(MOST * CONCURRENCY)
+        ),
+    )  # fmt: skip
+    eventually(lambda: workers(database) == MOST, "all workers", seconds=120)
+    assert one(database.connection, "select clock_timestamp() < %s", instant), "before the instant"
+    eventually(
+        lambda: waiting(database) == 0 and one(database.connection, "select clock_timestamp() > %s", instant), "done"
+    )
+    began = one(
+        database.connection,
+        "select max(a.began_at) from e2e.attempt a where a.schedule like 'burst/burst-%%' and a.slot = %s", instant,
+    )  # fmt: skip
+    assert began - instant < timedelta(seconds=3), "not one of them had to wait for another's end"
+    scaled.kubectl("-n", "burst", "delete", "jobschedules", "--all")
+
+
+@pytest.mark.long
+def test_a_constant_backlog_does_not_run_away(scaled: WholeCluster, database: Database) -> None:
+    """Fifteen runs at a time want two workers, for as long as it lasts."""
+    at_rest(scaled, database)
+    for _ in range(CONCURRENCY + 5):
+        enqueue(database.connection, "noted", {"seconds": 45}, namespace="burst")
+    eventually(lambda: workers(database) == 2, "two workers")
+    seen = set()
+
+    def over() -> bool:
+        seen.add(replicas(scaled))
+        return bool(one(database.connection, "select not exists (select from slotkeeper.job where namespace = 'burst'"
+                        " and status in ('ready', 'running'))"))  # fmt: skip
+
+    eventually(over, "all done", seconds=120)
+    assert max(seen) == 2
+
+
+@pytest.mark.long
+def test_a_hundred_waiting_slots_of_one_schedule_want_one_worker(scaled: WholeCluster, database: Database) -> None:
+    at_rest(scaled, database)
+    scaled.kubectl(
+        "-n", "burst", "apply", "-f", "-",
+        given=_SCHEDULE.format(
+            name="chain", when="every: {periodSeconds: 3600}", seconds=60, overlap="Queue", catch_up="RunAll"
+        ),
+    )  # fmt: skip
+    scaled.kubectl("-n", "burst", "wait", "--for=condition=Ready", "jobschedule/chain", "--timeout=60s")
+    # As after five days away.
+    database.connection.execute(
+        "update slotkeeper.schedule set watermark = watermark - interval '100 hours', next_due = clock_timestamp(),"
+        " watermark_highest = watermark_highest - interval '100 hours' where name = 'chain'"
+    )
+    eventually(lambda: waiting(database) >= 99, "a hundred slots, all but one waiting")
+    eventually(lambda: wanted(scaled) == 1, "one worker is wanted", seconds=30)
+    assert wanted(scaled) == 1
+    assert replicas(scaled) == 1
+    scaled.kubectl("-n", "burst", "delete", "jobschedule", "chain")
+    eventually(lambda: waiting(database) == 0, "the waiting ones cancelled")
