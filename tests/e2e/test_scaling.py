@@ -1,4 +1,4 @@
-"""A plain HorizontalPodAutoscaler scales a pool by our own metrics API: for a backlog, before a burst, never for ever."""
+"""A plain HorizontalPodAutoscaler scales a pool by our own metrics API: for a backlog, before a burst, and no further."""
 
 from __future__ import annotations
 
