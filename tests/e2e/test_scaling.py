@@ -1,4 +1,4 @@
-"""A plain HorizontalPodAutoscaler scales a pool by our own metrics API: for a backlog, before a burst, and no further."""
+"""A plain HorizontalPodAutoscaler scales a pool by our own metrics API: for a backlog, and before a burst of slots."""
 
 from __future__ import annotations
 
