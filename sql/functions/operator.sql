@@ -81,6 +81,7 @@ as $$
 #variable_conflict use_column
 declare
   v_before timestamptz := clock_timestamp() - make_interval(secs => p_grace_seconds);
+  v_changed integer[];
 begin
   with served as materialized (
     select l.id, exists (
@@ -92,8 +93,13 @@ begin
                              where g.may_claim and g.login in ('*', w.login)
                                and g.namespace in ('*', l.namespace) and g.queue in ('*', l.queue))) as served
       from lane l)
-  update lane l set unserved_since = case when not s.served then clock_timestamp() end
-    from served s where s.id = l.id and s.served = (l.unserved_since is not null);
+  select array_agg(l.id order by l.id) into v_changed
+    from lane l join served s on s.id = l.id and s.served = (l.unserved_since is not null);
+  if v_changed is not null then
+    -- In the order of their ids, as everybody who locks several lanes.
+    perform from lane l where l.id = any (v_changed) order by l.id for no key update;
+    update lane l set unserved_since = case when l.unserved_since is null then clock_timestamp() end where l.id = any (v_changed);
+  end if;
   return query
     select q.namespace, q.queue, q.since, q.waiting_since
       from (select l.namespace, l.queue, min(l.unserved_since) as since, min(r.run_at) as waiting_since

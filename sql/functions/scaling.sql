@@ -101,7 +101,10 @@ as $$
     select w.namespace, w.pool as name, count(*) filter (where w.lease_until > statement_timestamp()) as workers,
            sum(h.runs) as running,
            count(*) filter (where h.oldest < statement_timestamp() - make_interval(secs => p_drain_seconds)) as holding
-      from worker w left join held h on h.worker = w.id
+      from worker w
+      -- Another login's workers say nothing about a pool that they may not change.
+      join pool p on p.namespace = w.namespace and p.name = w.pool and (p.login is null or p.login = w.login)
+      left join held h on h.worker = w.id
      group by w.namespace, w.pool),
   parts as (
     select p.namespace, p.name, p.concurrency, coalesce(l.claimable, 0) as claimable, coalesce(w.running, 0) as running,

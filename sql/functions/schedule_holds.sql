@@ -139,7 +139,8 @@ begin
      cross join lateral (select v.* from stored_schedule v where v.id = i.id and not v.held limit 1) s;
 end $$;
 
--- mark_held_v1: schedules that this transaction holds locked and whose slots up to now are decided have no slots from here.
+-- mark_held_v1: schedules that this transaction holds locked and whose slots up to now are decided have no slots from here;
+-- how many. One whose hold has gone meanwhile goes on: deciding has taken its next due time away, so the ticker must look.
 create or replace function slotkeeper.mark_held_v1(p_ids bigint[]) returns bigint
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
@@ -147,12 +148,15 @@ as $$
 declare
   v_marked bigint;
 begin
-  update schedule s set held = true, held_until = nullif(k.until, 'infinity'),
-      next_due = case when not (s.suspended or s.unwatched) then nullif(k.until, 'infinity') end
-    from (select l.id, slotkeeper.held_until(l.cluster, l.namespace, l.name, clock_timestamp()) as until
-            from schedule l where l.id = any (p_ids)) k
-   where s.id = k.id and k.until is not null and s.retired_at is null;
-  get diagnostics v_marked = row_count;
+  with marked as (
+    update schedule s set held = k.until is not null, held_until = nullif(k.until, 'infinity'),
+        next_due = case when s.suspended or s.unwatched then null when k.until is null then clock_timestamp()
+                        else nullif(k.until, 'infinity') end
+      from (select l.id, slotkeeper.held_until(l.cluster, l.namespace, l.name, clock_timestamp()) as until
+              from schedule l where l.id = any (p_ids)) k
+     where s.id = k.id and s.retired_at is null
+    returning s.held)
+  select count(*) filter (where held) into v_marked from marked;
   return v_marked;
 end $$;
 

@@ -19,7 +19,13 @@ select h.cluster, h.namespace, h.name, h.queue, l.priority::integer as priority,
             when h.next_slot is null then 'NoNextSlot' else 'Active' end as state,
        case when h.consecutive_dead > 0 then 'DeadRuns'
             when l.unserved_since < clock_timestamp() - interval '120 seconds' and not (h.suspended or h.held)
-                 and h.next_slot is not null then 'NoWorker'
+                 and h.next_slot is not null
+                 -- As unserved_queues_v1 says it, of one lane.
+                 and (exists (select from slotkeeper.run r where r.lane = l.id and not r.behind and r.state = 0
+                                 and r.run_at <= clock_timestamp() - interval '120 seconds')
+                      or not exists (select from slotkeeper.pool p
+                                      where (l.namespace = any (p.namespaces) or '*' = any (p.namespaces))
+                                        and (l.queue = any (p.queues) or '*' = any (p.queues)))) then 'NoWorker'
             when h.success_due < clock_timestamp()
             then case when h.last_success_at is null then 'NeverSucceeded' else 'SuccessOverdue' end
             when h.last_success_at is null then 'NotYetDue' else 'Succeeding' end as health,

@@ -20,6 +20,7 @@ from applied_schedules import AppliedSchedules, jobschedule
 from scenario import one, rows
 from slotkeeper.cli.main import commands
 from slotkeeper.errors import InvalidField, SlotkeeperError
+from slotkeeper.store import holds
 from slotkeeper.store.connection import Session
 from slotkeeper.store.holds import outstanding
 from slotkeeper.store.migrate import migrate
@@ -276,6 +277,28 @@ def test_what_a_killed_command_left_undone_the_ticker_does(world: World) -> None
     world.tick()
     assert world.held() == set()
     assert world.slots(name) == []
+
+
+def test_a_hold_that_goes_while_it_is_being_applied_leaves_nobody_silent(
+    world: World, other: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release between the decision, which takes the next due time away, and the mark."""
+    name = world.add()
+    world.set(name, watermark=world.schedule(name).watermark - 3 * MINUTE)
+    mark = holds.mark_held
+
+    def after_the_release(connection: psycopg.Connection[Any], ids: list[int]) -> int:
+        other.execute("select slotkeeper.remove_hold_v1('default', null, null)")
+        return mark(connection, ids)
+
+    monkeypatch.setattr("slotkeeper.holds.holds.mark_held", after_the_release)
+    world.connection.execute("select slotkeeper.add_hold_v1('default', null, null, 'alice', 'x', null)")
+    world.tick()
+    assert world.held() == set()
+    world.tick()
+    schedule = world.schedule(name)
+    assert schedule.next_due == schedule.next_slot > schedule.watermark
+    assert len(world.slots(name)) == 3
 
 
 def test_a_schedule_whose_runs_are_held_by_somebody_is_held_a_moment_later(
