@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -15,6 +13,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from databases import new_database
 from slotkeeper.cli.embedded_postgres import EmbeddedPostgres
 from slotkeeper.store.migrate import migrate
 
@@ -54,18 +53,6 @@ def template_database(postgres: EmbeddedPostgres) -> str:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     migrate(make_conninfo(postgres.dsn, dbname=name))
     return name
-
-
-@contextmanager
-def new_database(postgres: EmbeddedPostgres, template: str) -> Iterator[str]:
-    """The DSN of a copy of ``template`` that goes when the block ends."""
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        create = sql.SQL("create database {} template {}")
-        connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
-    yield make_conninfo(postgres.dsn, dbname=name)
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

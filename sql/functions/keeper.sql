@@ -285,9 +285,9 @@ begin
   get diagnostics v_count = row_count;
   v_more := v_more or v_count >= p_limit;
   with gone as (
-    delete from run_dead where id in (select d.id from run_dead d
-                                       where d.died_at < clock_timestamp() - make_interval(days => f.dead_days)
-                                       order by d.died_at limit p_limit for update skip locked)
+    delete from run_dead where id = any (array(select d.id from run_dead d
+                                                where d.died_at < clock_timestamp() - make_interval(days => f.dead_days)
+                                                order by d.died_at limit p_limit for update skip locked))
     returning owner, slot),
   deltas as (
     insert into state_delta (owner, outcome, slot, at) select owner, 5, slot, clock_timestamp() from gone where owner is not null)

@@ -38,16 +38,20 @@ as $$
 declare
   d slotkeeper.run_dead;
   v_exclusive boolean;
+  v_locked bigint[];
 begin
   -- Schedules first, in id order: whoever adds a row of a schedule holds the schedule.
-  perform from schedule s
-    where s.id in (select o.schedule from run_dead k join owner o on o.id = k.owner where k.id = any (p_ids))
-    order by s.id for no key update;
+  v_locked := array(
+    select s.id from schedule s
+     where s.id in (select o.schedule from run_dead k join owner o on o.id = k.owner where k.id = any (p_ids))
+     order by s.id for no key update);
   for id in select distinct k from unnest(p_ids) k order by k loop
     select k.* into d from run_dead k where k.id = requeue_v1.id for update;
     if not found then
       became := case when exists (select from run l where l.id = requeue_v1.id) then 'live' else 'gone' end;
-    elsif exists (select from run l where l.owner = d.owner and l.slot = d.slot) then
+    elsif exists (select from run l where l.owner = d.owner and l.slot = d.slot)
+          -- It died after the schedules were locked, so its own is not: it was live when it was asked for.
+          or exists (select from owner o where o.id = d.owner and o.schedule <> all (v_locked)) then
       became := 'live';
     else
       delete from run_dead k where k.id = d.id;

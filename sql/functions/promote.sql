@@ -11,6 +11,7 @@ set jit = off  -- before Postgres 18 a pin counts as an enormous cost, for which
 as $$
 declare
   schedules bigint[];
+  v_next bigint[];
   promoted integer;
 begin
   -- Usually nothing waits, and this look is all: at each owner by itself, because under bad statistics a list of owners
@@ -25,13 +26,15 @@ begin
   select array_agg(s.owner) into schedules
     from (select s.owner from schedule s where s.owner = any (schedules)
           order by s.id for no key update skip locked) s;
-  -- A following statement: those above may have seen what the schedule's last holder has changed since.
-  update run set behind = false, run_at = greatest(run_at, clock_timestamp())
-   -- The oldest that waits, backfill rows last.
-   where id in (select w.id from unnest(schedules) as o(owner)
-                cross join lateral (select r.id from run r where r.owner = o.owner and r.behind
-                                    order by (r.trigger = 2), r.slot limit 1 for update skip locked) w
-                where not exists (select from run f where f.owner = o.owner and not f.behind));
+  -- A following statement: those above may have seen what the schedule's last holder has changed since. The oldest that
+  -- waits, backfill rows last. Found by itself and not inside the update: joined to it, it may be run again for each row,
+  -- and then it finds the next one that waits.
+  select array_agg(w.id) into v_next
+    from unnest(schedules) as o(owner)
+    cross join lateral (select r.id from run r where r.owner = o.owner and r.behind
+                        order by (r.trigger = 2), r.slot limit 1 for update skip locked) w
+   where not exists (select from run f where f.owner = o.owner and not f.behind);
+  update run set behind = false, run_at = greatest(run_at, clock_timestamp()) where id = any (v_next);
   get diagnostics promoted = row_count;
   return promoted;
 end $$;

@@ -12,17 +12,20 @@ as $$
    order by s.next_due limit p_limit;
 $$;
 
--- upcoming_v1: schedules that fall due within p_horizon_seconds, after p_after: for compiling their timing beforehand.
-create or replace function slotkeeper.upcoming_v1(p_after timestamptz, p_horizon_seconds double precision, p_limit integer)
-returns table (owner bigint, version integer, next_due timestamptz)
+-- upcoming_v1: schedules that fall due within p_horizon_seconds, after (p_after, p_after_id): for compiling their timing
+-- beforehand.
+create or replace function slotkeeper.upcoming_v1(
+  p_after timestamptz, p_after_id bigint, p_horizon_seconds double precision, p_limit integer)
+returns table (id bigint, owner bigint, version integer, next_due timestamptz)
 language sql volatile security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 as $$
-  select s.owner, s.version, s.next_due
+  select s.id, s.owner, s.version, s.next_due
     from schedule s
-   where s.next_due > greatest(p_after, statement_timestamp())
+   where s.next_due >= greatest(p_after, statement_timestamp())
+     and (s.next_due > p_after or s.id > p_after_id or p_after is null)
      and s.next_due <= statement_timestamp() + make_interval(secs => p_horizon_seconds)
-   order by s.next_due limit p_limit;
+   order by s.next_due, s.id limit p_limit;
 $$;
 
 -- next_due_v1: seconds until the next slot falls due, by the database's clock; null when none will. While the ticker is

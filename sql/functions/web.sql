@@ -197,7 +197,8 @@ as $$
 $$;
 
 -- web_slots_v1: the slots of a schedule in (p_after, now] by the hour, without manual runs. late: how many of them started
--- after slot + spread + grace. A range of slots that did not run is one row, from its first to its last slot.
+-- after slot + spread + grace. A range of slots that did not run is one row, from its first to its last slot, also one that
+-- began before p_after and ends after it: ranges are of slots in a row, so it is among the last records before p_after.
 create or replace function slotkeeper.web_slots_v1(p_schedule bigint, p_after timestamptz)
 returns table (first_slot timestamptz, last_slot timestamptz, status text, reason text, slots bigint, late bigint,
                latest_seconds double precision)
@@ -214,7 +215,12 @@ as $$
                       then extract(epoch from e.started_at - e.slot)::double precision end as late
             from run_every e left join schedule_version v on v.schedule = p_schedule and v.version = e.version
            where e.owner = (select s.owner from schedule s where s.id = p_schedule) and e.slot > p_after) k
-   group by date_trunc('hour', k.slot, 'UTC'), k.status, k.reason, case when k.slots > 1 then k.slot end;
+   group by date_trunc('hour', k.slot, 'UTC'), k.status, k.reason, case when k.slots > 1 then k.slot end
+  union all
+  select b.first_slot, b.last_slot, case b.outcome when 1 then 'superseded' else 'skipped' end, b.reason, b.slots, 0, null
+    from (select n.first_slot, n.last_slot, n.outcome, n.reason, n.slots from slot_skip n
+           where n.schedule = p_schedule and n.first_slot <= p_after order by n.first_slot desc limit 1000) b
+   where b.last_slot > p_after;
 $$;
 
 -- web_queues_v1: what waits and runs in each lane. Of a lane at most p_most rows are looked at, the oldest first; more: there

@@ -4,6 +4,7 @@
 --   p_kinds  done; failed (retried with back-off, not before p_seconds); fatal (dead at once, reason p_reasons); infrastructure (back-off,
 --            not charged); snoozed (after p_seconds, not charged); interrupted (drain after the start, not charged);
 --            unstarted (given back before the handler began, not charged)
+--   Answers come in the order of ids, those of one id in the order given.
 --   answer   recorded; already (this token's outcome stands, or the row is back); fenced (another claim owns the run)
 --   became   done, dead, cancelled or ready; run_at: when it is due again
 create or replace function slotkeeper.finish_v1(
@@ -24,7 +25,7 @@ begin
   select w.name into v_name from worker w where w.id = p_worker and w.login = session_user;
   for x in
     select u.* from unnest(p_ids, p_tokens, p_owners, p_slots, p_kinds, p_seconds, p_reasons, p_messages)
-        as u(id, token, owner, slot, kind, seconds, reason, message) order by u.id
+        with ordinality as u(id, token, owner, slot, kind, seconds, reason, message, place) order by u.id, u.place
   loop
     id := x.id;
     answer := 'recorded';

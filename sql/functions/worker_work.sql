@@ -12,7 +12,8 @@
 --   p_resend           the answer to this very claim was lost: return its runs instead of claiming more
 --
 -- Returns the claimed runs, then one row with id 0, the outlook: run_at is the next due time (null: nothing
--- known), slot the earliest end of another worker's lease, first_started_at the database's clock.
+-- known), slot the earliest end of another worker's lease, first_started_at the database's clock, attempt 1 if there is
+-- more that is due but must not wait in a process.
 create or replace function slotkeeper.work_v1(
   p_worker bigint, p_token uuid, p_lanes integer[], p_bound_at timestamptz[], p_bound_id bigint[], p_seen timestamptz,
   p_free integer, p_prefetch integer, p_addresses tid[], p_tokens uuid[], p_ended integer, p_id_sum bigint,
@@ -41,6 +42,7 @@ declare
   v_times timestamptz[];
   v_spare boolean[];
   v_cut integer;
+  v_was_cut boolean := false;
   v_claimed integer := 0;
   v_at timestamptz;
 begin
@@ -120,6 +122,7 @@ begin
         v_cut := array_position(v_spare, false, v_free + 1);
         if v_cut is not null then
           v_addresses := v_addresses[:v_cut - 1];
+          v_was_cut := true;
         end if;
         continue when v_addresses = '{}';
         insert into claim_batch (token, lane, worker, lo, hi, claimed_at)
@@ -140,6 +143,7 @@ begin
 
   id := 0;
   first_started_at := clock_timestamp();
+  attempt := case when v_was_cut then 1 else 0 end;
   if v_claimed < p_free + p_prefetch then
     select min(n.run_at) into run_at
       from unnest(p_lanes) as b(lane)

@@ -4,8 +4,8 @@ select * from slotkeeper.due_v1(%(limit)s::integer);
 
 -- name: ticker.upcoming
 -- Schedules whose slots fall due soon, the next ones first, from where the caller stopped looking.
-select owner, version, next_due from slotkeeper.upcoming_v1(
-  %(after)s::timestamptz, %(horizon_seconds)s::double precision, %(limit)s::integer);
+select id, owner, version, next_due from slotkeeper.upcoming_v1(
+  %(after)s::timestamptz, %(after_id)s::bigint, %(horizon_seconds)s::double precision, %(limit)s::integer);
 
 -- name: ticker.versions
 -- What these versions of schedules say.

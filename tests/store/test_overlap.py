@@ -275,3 +275,31 @@ def test_after_an_edit_to_allow_the_next_run_does_not_wait(connection: Connectio
     edit(connection, schedule, overlap="Allow")
     schedule.materialise([SLOTS[1]])
     assert [run.slot for run in worker.claim()] == [SLOTS[1]]
+
+
+@pytest.mark.parametrize("overlap", ["Skip", "Queue"])
+def test_one_of_many_that_wait_is_promoted_whatever_the_statistics_say(connection: Connection, overlap: str) -> None:
+    """Of a table that was analysed when it was empty again, the planner thinks that it has one row."""
+    enqueue_and_forget(connection, 200)
+    connection.execute("analyze slotkeeper.run")
+    schedule = add_schedule(connection, overlap=overlap, catch_up="RunAll")
+    worker = add_worker(connection)
+    assert schedule.materialise(SLOTS[1:])
+    for left in (4, 3, 2, 1, 0):
+        (run,) = worker.claim()
+        if left % 2:
+            worker.finish_batch([run])
+        else:
+            worker.finish(run)
+        waiting = rows(connection, "select behind from slotkeeper.run order by behind")
+        assert [row.behind for row in waiting] == [False, *[True] * left][:left]
+
+
+def enqueue_and_forget(connection: Connection, count: int) -> None:
+    connection.execute(
+        "insert into slotkeeper.run (run_at, lane, max_attempts, trigger, task, payload)"
+        " select clock_timestamp(), slotkeeper.lane_of('default', 'default', 0::smallint), 6, 5, 't', '{}'"
+        " from generate_series(1, %s)",
+        (count,),
+    )
+    connection.execute("delete from slotkeeper.run")

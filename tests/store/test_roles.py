@@ -30,7 +30,7 @@ CALLS = {
     "versions_v1": "('{}', '{}')",
     "enqueue_v1": "('t', '{}', null, 'q', 'n', null, 0::smallint, 1::smallint)",
     "due_v1": "(1)",
-    "upcoming_v1": "(null, 1, 1)",
+    "upcoming_v1": "(null, null, 1, 1)",
     "next_due_v1": "()",
     "materialise_v1": "(" + ", ".join(18 * ["'{}'"]) + ")",
     "fold_v1": "(null, 1)",

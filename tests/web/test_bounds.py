@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import scenario
-from conftest import new_database
+from databases import new_database
 from scenario import add_schedule, one
 from slotkeeper.cli.embedded_postgres import EmbeddedPostgres
 from slotkeeper.store.connection import Session

@@ -10,7 +10,7 @@ import pytest
 
 import scenario
 from applied_schedules import AppliedSchedules
-from conftest import new_database
+from databases import new_database
 from processes import eventually, own_processes
 from slotkeeper.cli.embedded_postgres import EmbeddedPostgres
 from worker_place import HANDLERS, Place

@@ -81,6 +81,22 @@ def test_only_the_first_word_on_an_attempt_counts() -> None:
     assert len(hand.successes) == 1
 
 
+def test_a_claim_is_not_drained_while_one_of_its_runs_may_come_back() -> None:
+    """Two loops record one run each of a claim, and the first call fails. Without its claim row the run is an orphan."""
+    hand = Hand(2, lambda: None)
+    first, second = ended_attempt(), ended_attempt()
+    second.batch = first.batch
+    first.batch.outstanding = 2
+    hand.take([first, second])
+    assert hand.let_go([first]) == hand.let_go([second]) == []
+    hand.settled([second])
+    assert hand.drained == []
+    hand.reopen([first])
+    assert hand.let_go([first]) == [first.batch.token]
+    hand.settled([first], told=[first.batch.token])
+    assert hand.drained == []
+
+
 class OneCallHost:
     """Finishes once the hand is idle."""
 

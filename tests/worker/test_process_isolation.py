@@ -16,7 +16,7 @@ import pytest
 
 import scenario
 from applied_schedules import AppliedSchedules
-from conftest import new_database
+from databases import new_database
 from processes import OwnProcess, eventually, own_processes
 from slotkeeper.cli.embedded_postgres import EmbeddedPostgres
 from worker_place import Place

@@ -73,3 +73,13 @@ def test_a_connection_that_is_cut_again_and_again_loses_nothing(place: Place) ->
     assert lost_leases(place) == 0
     assert worker.stop() == 0
     assert place.value("select count(*) from slotkeeper.worker") == 0
+
+
+def test_runs_with_one_attempt_do_not_wait_for_the_next_poll(place: Place) -> None:
+    """They are never prefetched, so a claim that asks for more comes back short: that is not the end of the lane."""
+    place.worker(poll_seconds=60, concurrency=5)
+    place.ended(place.enqueue("succeed"))  # its time is measured: from now on claims ask for more than is free
+    with place.connection.transaction():
+        runs = [place.enqueue("succeed", max_attempts=1) for _ in range(60)]
+    for run in runs:
+        place.ended(run)

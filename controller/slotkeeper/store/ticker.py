@@ -50,12 +50,17 @@ def due(session: Session, limit: int) -> list[DueSchedule]:
     return [DueSchedule(*row) for row in session.call("ticker.due", limit=limit)]
 
 
+#: Where a look ahead stopped: the due time and the id of the last schedule that it saw.
+LookedUntil = tuple[datetime, int]
+
+
 def upcoming(
-    session: Session, *, after: datetime | None, horizon_seconds: float, limit: int
-) -> tuple[list[OwnerVersion], datetime | None]:
-    """Versions whose slots fall due within the horizon and after ``after``, and the due time of the last of them."""
-    rows = session.call("ticker.upcoming", after=after, horizon_seconds=horizon_seconds, limit=limit)
-    return [(row.owner, row.version) for row in rows], rows[-1].next_due if rows else None
+    session: Session, *, after: LookedUntil | None, horizon_seconds: float, limit: int
+) -> tuple[list[OwnerVersion], LookedUntil | None]:
+    """Versions whose slots fall due within the horizon and after ``after``, and where the next look begins."""
+    moment, id_ = after or (None, None)
+    rows = session.call("ticker.upcoming", after=moment, after_id=id_, horizon_seconds=horizon_seconds, limit=limit)
+    return [(row.owner, row.version) for row in rows], (rows[-1].next_due, rows[-1].id) if rows else after
 
 
 def versions(session: Session, keys: Iterable[OwnerVersion]) -> dict[OwnerVersion, StoredVersion]:

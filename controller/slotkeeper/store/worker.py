@@ -108,12 +108,13 @@ def instant(microseconds: int) -> datetime:
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What a claim says beside its rows: the database's clock, the next due time, the earliest end of another's
-    lease.
+    lease; ``cut``: more is due, but it must not wait in a process.
     """
 
     moment: datetime
     next_due: datetime | None
     lease_end: datetime | None
+    cut: bool = False
 
 
 class Bound(NamedTuple):
@@ -221,7 +222,7 @@ class WorkerStore:
         last = rows.pop()
         # The last row is the outlook: see work_v1 for what its columns mean.
         next_due = None if last.run_at_microseconds is None else last.run_at
-        return rows, Outlook(last.first_started_at, next_due, last.slot)
+        return rows, Outlook(last.first_started_at, next_due, last.slot, cut=bool(last.attempt))
 
     async def finish(self, worker: int, returns: Sequence[Return]) -> list[Answer]:
         """Records what became of runs, and answers per run."""

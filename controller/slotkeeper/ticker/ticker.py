@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 
 import structlog
 
@@ -11,7 +10,7 @@ from slotkeeper.actor import Actor
 from slotkeeper.holds import hold_covered
 from slotkeeper.store.connection import Session
 from slotkeeper.store.holds import release_held
-from slotkeeper.store.ticker import due, materialise, seconds_to_next_due, upcoming
+from slotkeeper.store.ticker import LookedUntil, due, materialise, seconds_to_next_due, upcoming
 from slotkeeper.ticker.decide import DecisionMaker
 
 _log = structlog.stdlib.get_logger()
@@ -40,7 +39,7 @@ class Ticker:
         self._session = Session(dsn, "ticker")
         self._decisions = DecisionMaker(self._session)
         self._holds_at = float("-inf")
-        self._compiled_until: datetime | None = None
+        self._compiled_until: LookedUntil | None = None
         #: Runs planned and stored since the process began; for metrics.
         self.slots_materialised = 0
         self.actor = Actor("ticker", self.tick, close=self._session.close)
@@ -70,9 +69,10 @@ class Ticker:
 
     def _look_ahead(self) -> bool:
         """Compiles what falls due soon; true when there is more of it. Only how soon rows are there depends on it."""
-        keys, last = upcoming(self._session, after=self._compiled_until, horizon_seconds=_AHEAD_SECONDS, limit=_AHEAD)
+        keys, self._compiled_until = upcoming(
+            self._session, after=self._compiled_until, horizon_seconds=_AHEAD_SECONDS, limit=_AHEAD
+        )
         self._decisions.learn(keys)
-        self._compiled_until = last or self._compiled_until
         return len(keys) == _AHEAD
 
     def _keep_holds(self) -> None:

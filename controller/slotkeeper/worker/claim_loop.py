@@ -216,13 +216,13 @@ class ClaimLoop:
         if not lanes:
             free = prefetch = 0
             self._look_at = 0.0 if self._hinted else boot_seconds() + self._poll_seconds
-        hand.settled(successes)  # optimistic: drained tokens travel in the same call
+        ending = hand.let_go(successes)
         drained, hand.drained = hand.drained, []
         sent = boot_seconds()
         try:
             rows, outlook = await self._store.work(
                 worker, token, lanes, self._lanes.bounds, self._lanes.outlook.moment if self._lanes.outlook else None,
-                free=free, prefetch=prefetch, drained=drained,
+                free=free, prefetch=prefetch, drained=drained + ending,
                 successes=_by_address(successes),
             )  # fmt: skip
         except SlotkeeperError as error:
@@ -234,6 +234,7 @@ class ClaimLoop:
                 raise
             return
         self._clock.tell(outlook.moment, sent)
+        hand.settled(successes, told=ending)
         if successes:
             self._host.recorded(successes)
         if rows:
@@ -266,7 +267,9 @@ class ClaimLoop:
         """How far the lanes have been seen, and when to look again."""
         if not asked:
             return
-        exhausted = len(rows) < asked
+        if outlook.cut:
+            self._hand.no_prefetch()
+        exhausted = len(rows) < asked and not outlook.cut
         if not exhausted:
             self._host.more_to_claim()
         self._lanes.advance(rows, lanes, outlook, exhausted=exhausted)
@@ -287,19 +290,36 @@ class ClaimLoop:
         return in_turn(self._known_lanes, self._claims)
 
     async def _finish_one_by_one(self, attempts: list[Attempt]) -> None:
+        """Records outcomes with an answer for each. Of a batch that the database refuses for another reason than its
+        absence, each goes by itself: one that cannot be recorded must not keep the others from it.
+        """
+        attempts.sort(key=lambda attempt: attempt.row.id)  # as they are answered
         try:
             answers = await self._store.finish(self._host.worker_id, [attempt.as_return() for attempt in attempts])
-        except SlotkeeperError:
+        except (DatabaseUnavailable, DatabaseBusy, LeaseLost):
             self._hand.returns.extendleft(reversed(attempts))
             raise
+        except SlotkeeperError as error:
+            await self._finish_each(attempts, error)
+            return
         self._hand.settled(attempts)
-        by_id = {answer.id: answer for answer in answers}
-        for attempt in attempts:
-            answer = by_id[attempt.row.id]
+        for attempt, answer in zip(attempts, answers, strict=True):
             self._host.answered(attempt, answer)
             if answer.became == "ready":
                 seconds = self._clock.seconds_until(answer.run_at)
                 self._look_at = min(self._look_at, boot_seconds() + max(seconds or 0.0, 0.0))
+
+    async def _finish_each(self, attempts: list[Attempt], error: SlotkeeperError) -> None:
+        if len(attempts) == 1:
+            _log.error("finish_failed", run=attempts[0].row.id, error=str(error))
+            asyncio.get_running_loop().call_later(self._poll_seconds, self._hand.returns.append, attempts[0])
+            return
+        for number, attempt in enumerate(attempts):
+            try:
+                await self._finish_one_by_one([attempt])
+            except SlotkeeperError:
+                self._hand.returns.extend(attempts[number + 1 :])
+                raise
 
 
 def in_turn(lanes: Sequence[tuple[int, int]], turn: int) -> list[int]:

@@ -20,6 +20,8 @@ CLAIM_LOOPS = 3
 PREFETCH = 1000
 #: All that is prefetched begins within this time (seconds), by the measured time of handlers.
 _BEGINS_WITHIN = 1.0
+#: After a claim met runs that must not wait in a process, none is asked to for this time (seconds).
+_NO_PREFETCH_SECONDS = 1.0
 #: Weight of the newest batch in the mean handler time.
 _WEIGHT = 0.2
 
@@ -42,6 +44,7 @@ class Hand:
         self.asked = 0
         self.calls = 0
         self.oldest_success = 0.0
+        self._no_prefetch_until = 0.0
 
     def take(self, attempts: Sequence[Attempt]) -> None:
         """Attempts that were claimed."""
@@ -82,29 +85,39 @@ class Hand:
                 mean = sum(spent) / len(spent)
                 self._means[kind] = self._means.get(kind, mean) * (1 - _WEIGHT) + mean * _WEIGHT
 
-    def settled(self, attempts: Sequence[Attempt]) -> None:
-        """Their outcomes are recorded, or belong to somebody else: the hand lets go of them."""
+    def let_go(self, attempts: Sequence[Attempt]) -> list[uuid.UUID]:
+        """They are about to be recorded; the tokens of the claims that end with them, if all goes well."""
+        self.attempts.difference_update(attempts)
+        ending = Counter([attempt.batch for attempt in attempts])
+        return [batch.token for batch, ended in ending.items() if batch.outstanding == ended]
+
+    def settled(self, attempts: Sequence[Attempt], told: Sequence[uuid.UUID] = ()) -> None:
+        """Their outcomes are recorded, or belong to somebody else. ``told``: drained tokens that the database knows.
+
+        Counted only now: while the answer is on its way another loop must not take a claim for drained, whose run may
+        still turn out not to be recorded.
+        """
         self.attempts.difference_update(attempts)
         for batch, ended in Counter([attempt.batch for attempt in attempts]).items():
             batch.outstanding -= ended
-            if not batch.outstanding:
+            if not batch.outstanding and batch.token not in told:
                 self.drained.append(batch.token)
 
     def reopen(self, attempts: Sequence[Attempt]) -> None:
-        """They were settled too early: their outcomes are to be recorded one by one."""
+        """They were not recorded after all: their outcomes are to be recorded one by one."""
         self.attempts.update(attempts)
-        for attempt in attempts:
-            attempt.batch.outstanding += 1
-            if attempt.batch.token in self.drained:
-                self.drained.remove(attempt.batch.token)
         self.returns.extend(attempts)
+
+    def no_prefetch(self) -> None:
+        """What is due next must not wait in a process: for a moment only free capacity is claimed."""
+        self._no_prefetch_until = boot_seconds() + _NO_PREFETCH_SECONDS
 
     def room(self) -> tuple[int, int]:
         """(free, prefetch): how many runs could begin now, and how many more may wait here."""
         holding = len(self.attempts) - len(self.successes) - len(self.returns) + self.asked
         free = max(self._concurrency - holding, 0)
         slowest = max(self._means.values(), default=None)
-        if slowest is None:
+        if slowest is None or boot_seconds() < self._no_prefetch_until:
             return free, 0
         ahead = min(CLAIM_LOOPS * PREFETCH, int(self._concurrency * _BEGINS_WITHIN / max(slowest, 1e-6)))
         return free, max(min(self._concurrency + ahead - holding - free, PREFETCH), 0)
