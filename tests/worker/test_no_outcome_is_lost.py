@@ -82,7 +82,7 @@ def test_only_the_first_word_on_an_attempt_counts() -> None:
 
 
 def test_a_claim_is_not_drained_while_one_of_its_runs_may_come_back() -> None:
-    """Two loops record one run each of a claim, and the first call fails. Without its claim row the run is an orphan."""
+    """Two loops record one run each of a claim, and the first call fails: without a claim row its run is an orphan."""
     hand = Hand(2, lambda: None)
     first, second = ended_attempt(), ended_attempt()
     second.batch = first.batch
