@@ -114,6 +114,27 @@ def test_selectors_match_the_pods(file: Path) -> None:
             assert matched == {obj["metadata"]["name"]}
 
 
+@pytest.mark.parametrize(
+    ("values", "ports"),
+    [
+        ({"database": {"existingSecret": "s"}}, [5432]),
+        ({"database": {"host": "h", "port": 6432}}, [6432]),
+        ({"database": {"host": "h", "port": 6432, "directHost": "x", "directPort": 5433}}, [6432, 5433]),
+        ({"database": {"host": "h", "directHost": "x"}}, [5432]),
+        ({"database": {"host": "h", "port": 6432}, "networkPolicy": {"databasePorts": [5434]}}, [5434]),
+    ],
+)
+def test_the_controller_may_reach_the_ports_of_its_database(values: Object, ports: list[int]) -> None:
+    policies = {
+        "enabled": True,
+        "databaseTo": [{"ipBlock": {"cidr": "10.0.0.9/32"}}],
+        **values.get("networkPolicy", {}),
+    }
+    policy = find(render({**values, "networkPolicy": policies}), "NetworkPolicy", "slotkeeper-controller")
+    (rule,) = [rule for rule in policy["spec"]["egress"] if "to" in rule]
+    assert rule["ports"] == [{"port": port, "protocol": "TCP"} for port in ports]
+
+
 SECRET = "p'A\"s\\s $(word) #: %"
 BOTH = {"slotkeeper-database", "slotkeeper-migrate"}
 

@@ -188,6 +188,17 @@ def test_an_older_schema_is_not_ready(connection: Connection, controller: Contro
     assert controller.status("/readyz") == 503
 
 
+def test_a_read_that_takes_long_is_no_database_away(connection: Connection, controller: ControllerPlace) -> None:
+    """Nobody but the test ends the read, and a probe does not wait behind it."""
+    with connection.transaction():
+        connection.execute("lock table slotkeeper.lane in access exclusive mode")
+        shown = eventually(
+            lambda: (now := controller.scrape()).value("slotkeeper_database_up") == 1 and now, "the scrape says so"
+        )
+        assert shown.value("slotkeeper_ticker_lag_seconds") is None
+        eventually(lambda: controller.status("/readyz") == 200, "it is ready")
+
+
 def test_the_database_goes_away(dsn: str, connection: Connection, controller: ControllerPlace) -> None:
     """What was known stays for a while, what the process knows itself stays, and one series says it."""
     enqueue(connection)

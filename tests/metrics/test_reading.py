@@ -97,6 +97,34 @@ def test_a_failure_is_told_and_the_last_value_kept(dsn: str) -> None:
     asyncio.run(ask())
 
 
+def test_a_slow_answer_is_none_only_when_it_is_late(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    go_on.set()
+
+    def read(session: Session) -> int:
+        assert go_on.wait(50)
+        return schema(session).version
+
+    async def ask() -> None:
+        reader = DatabaseReader(dsn, "test")
+        reading = reader.reading(read, seconds=0)
+        try:
+            assert (await reading.known(30)).answered
+            go_on.clear()
+            monkeypatch.setattr("slotkeeper.metrics.reading.LATE", 3600.0)
+            slow = await reading.known(0.01)
+            assert (slow.value, slow.answered) == (1, True)
+            monkeypatch.setattr("slotkeeper.metrics.reading.LATE", 0.0)
+            assert not (await reading.known(0.01)).answered
+            go_on.set()
+            assert (await reading.known(30)).answered
+        finally:
+            go_on.set()
+            reader.close()
+
+    asyncio.run(ask())
+
+
 def test_a_loop_that_does_not_turn_is_noticed() -> None:
     release = threading.Event()
     loop = asyncio.new_event_loop()

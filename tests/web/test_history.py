@@ -33,7 +33,9 @@ class Rows:
         return [row for row in inside if self.matching is None or row[1] in self.matching][:limit]
 
     def page(self, start: Cursor, limit: int = 50) -> tuple[list[Row], Cursor | None]:
-        page = read_back(start, OLDEST, limit, count=self.count, read=self.read, cursor_of=lambda row: Cursor(*row))
+        page = read_back(
+            start, NOW, OLDEST, limit, count=self.count, read=self.read, cursor_of=lambda row: Cursor(*row)
+        )
         return list(page.rows), page.next
 
     def all_pages(self, limit: int) -> list[Row]:

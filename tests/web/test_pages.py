@@ -123,6 +123,36 @@ def test_no_payload_no_error_and_no_argument_is_shown_anywhere(connection: Conne
     assert browser.api("schedules/default/default/quiet")["schedule"]["expression"] == "0 * * * *"
 
 
+@pytest.mark.parametrize("place", ["9999-12-31T00:00:00Z", "0001-01-01T00:00:00Z"])
+def test_a_place_beyond_history_is_its_end(connection: Connection, browser: Browser, place: str) -> None:
+    schedule = add_schedule(connection, "report", max_attempts=1)
+    schedule.materialise([now(connection) - HOUR])
+    worker = add_worker(connection)
+    worker.finish(worker.claim()[0], "failed")
+    for path, name in (("runs", "ended"), ("dead", "ended"), ("schedules/default/default/report", "runs")):
+        found = browser.api(f"{path}?before={place}")
+        assert ([run["status"] for run in found[name]], found["next"]) == (["dead"] * place.startswith("9"), None)
+
+
+def test_a_range_that_began_before_the_heat_map_is_in_it(connection: Connection, browser: Browser) -> None:
+    schedule = add_schedule(connection, "away")
+    midnight = now(connection).replace(hour=0)
+    first, last = midnight - timedelta(days=13), midnight - timedelta(days=12, hours=22, minutes=30)
+    for began, ended, reason in (
+        (first - timedelta(days=20), last, "CatchUpLimit"),
+        (first - 9 * HOUR, first - 8 * HOUR, "Late"),
+        (first - HOUR, first - HOUR, "Overlap"),
+    ):
+        connection.execute(
+            "insert into slotkeeper.slot_skip (schedule, first_slot, last_slot, slots, outcome, reason, version)"
+            " values (%s, %s, %s, 7, 3, %s, 1)", (schedule.id, began, ended, reason),
+        )  # fmt: skip
+    heat = browser.api("schedules/default/default/away")["heat"]
+    assert [(cell["hour"], cell["text"][18:]) for cell in heat] == [
+        (rfc3339(first), "7 skipped (CatchUpLimit)"), (rfc3339(first + HOUR), "7 skipped (CatchUpLimit)"),
+    ]  # fmt: skip
+
+
 def test_schedules_with_their_state_and_health(connection: Connection, browser: Browser) -> None:
     soon = one(connection, "select date_trunc('second', clock_timestamp()) + interval '90 minutes'")
     spec = '{"cron": ["30 2 * * *"], "timeZone": "Europe/Berlin", "task": "t"}'
@@ -261,6 +291,8 @@ def test_a_schedule_that_was_edited_shows_what_it_says_now(connection: Connectio
         ("/?after=x", 400, "after: 'x' is no place in the list; write CLUSTER/NAMESPACE/NAME"),
         ("/?name=%00", 400, "name: "),
         ("/runs?before=yesterday", 400, "before: 'yesterday' is no place in the list; write an instant such as "),
+        ("/runs?before=0001-01-01T00:00:00%2B14:00", 400, "before: '0001-01-01T00:00:00+14:00' is no place"),
+        ("/runs?before=9999-12-31T23:00:00-14:00", 400, "before: '9999-12-31T23:00:00-14:00' is no place"),
         ("/runs?after=-1", 400, "after: '-1' is no id of a run; write a whole number"),
         ("/runs?after=99999999999999999999", 400, "is no id of a run"),
         ("/queues?x=1", 400, "query: 'x' is no parameter here; those are: none"),

@@ -57,10 +57,13 @@ and every worker, reports the same figures of the database: hence max by.
         "description" "A slot has been due for {{ $value | humanizeDuration }} and is not a run yet."))) }}
 {{- end }}
 {{- $dead := printf "slotkeeper_queue_runs{%s,state=\"dead\"}" $all }}
-{{- /* More than the least of the last hour; a queue that was not known an hour ago had none. */}}
+{{- /*
+More than the least of the last hour, by the same job's count: workers stop counting earlier than controllers. A queue that no
+job knew in the hour before that had none; a range, because a gap in scraping is no queue unknown.
+*/}}
 {{- include "slotkeeper.ruleGroup" (list (printf "%s.queues" $group)
     (include "slotkeeper.alert" (dict "rule" $rule "name" "SlotkeeperRunsDead"
-        "expr" (printf "max by (namespace, queue) (%s)\n- on (namespace, queue) (\n  min by (namespace, queue) (min_over_time(%s[1h])) and on (namespace, queue) max by (namespace, queue) (%s offset 1h)\n  or max by (namespace, queue) (0 * %s)\n) > %v" $dead $dead $dead $dead $threshold.SlotkeeperRunsDead)
+        "expr" (printf "max by (namespace, queue) (\n  max by (job, namespace, queue) (%s)\n  - on (job, namespace, queue) (\n    min by (job, namespace, queue) (min_over_time(%s[1h])) and on (namespace, queue) max_over_time(%s[1h] offset 1h)\n    or max by (job, namespace, queue) (0 * %s)\n  )\n) > %v" $dead $dead $dead $dead $threshold.SlotkeeperRunsDead)
         "summary" (printf "Runs of the queue %s have died" $queue)
         "description" (printf "{{ $value }} runs of %s have used up their attempts, or failed for good, within the last hour." $queue)))
     (include "slotkeeper.alert" (dict "rule" $rule "name" "SlotkeeperQueueLagging"

@@ -90,9 +90,10 @@ def controller_http(
     """Probes, metrics and the numbers for autoscaling, to be started with the actors. Raises InvalidField that names
     ``--listen`` when it cannot listen there.
     """
-    reader, schedule_reader = DatabaseReader(dsn, "metrics"), DatabaseReader(dsn, "schedule metrics")
+    readers = [DatabaseReader(dsn, name) for name in ("probes", "metrics", "schedule metrics")]
+    probe_reader, reader, schedule_reader = readers
     numbers = PoolNumbers(dsn, scaling)
-    metrics = ControllerMetrics(parts.facts, reader, cluster)
+    metrics = ControllerMetrics(parts.facts, probe_reader, reader, cluster)
 
     async def ready_problem() -> str | None:
         return "stopping" if parts.stopping.is_set() else await metrics.database_problem()
@@ -106,7 +107,7 @@ def controller_http(
         ScheduleMetrics(schedule_reader, cluster, most_schedules).register,
         scaling_routes,
     )
-    return ControllerHttp(HttpServer(address, routes), [reader, schedule_reader], numbers)
+    return ControllerHttp(HttpServer(address, routes), readers, numbers)
 
 
 class ControllerHttp:

@@ -57,8 +57,8 @@ BUILD_INFO = Definition(
 DATABASE_UP = Definition(
     "slotkeeper_database_up",
     "gauge",
-    "1 if the database answered the newest question of this endpoint, 0 if it did not, or not in time. What it "
-    "told before is shown for another minute, then left out.",
+    "1 if the database answered the newest question of this endpoint, or was asked it less than 5 s ago and answered "
+    "the one before; else 0. What it told before is shown for another minute, then left out.",
     EVERYWHERE,
 )
 DATABASE_LAST_CONTACT = Definition(

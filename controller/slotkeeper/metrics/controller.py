@@ -59,12 +59,17 @@ class _Known(NamedTuple):
 
 
 class ControllerMetrics:
-    """The families of one replica; ``facts`` is asked at each scrape, from another thread."""
+    """The families of one replica; ``facts`` is asked at each scrape, from another thread.
 
-    def __init__(self, facts: Callable[[], ControllerFacts], reader: DatabaseReader, cluster: str) -> None:
+    ``probe_reader`` asks whether the database answers, and must not be ``reader``: probes would wait behind its reads.
+    """
+
+    def __init__(
+        self, facts: Callable[[], ControllerFacts], probe_reader: DatabaseReader, reader: DatabaseReader, cluster: str
+    ) -> None:
         self._facts = facts
         self._cluster = cluster
-        self._schema = reader.reading(read_schema, seconds=_PROBE_SECONDS)
+        self._schema = probe_reader.reading(read_schema, seconds=_PROBE_SECONDS)
         self._known = reader.reading(self._read, seconds=_SECONDS)
 
     async def families(self) -> list[Metric]:

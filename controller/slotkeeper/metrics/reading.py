@@ -23,8 +23,10 @@ from slotkeeper.store.connection import Session
 _log = structlog.stdlib.get_logger()
 _T = TypeVar("_T")
 
-#: Nobody waits longer for the database (seconds): a scrape has to be answered within one.
+#: Nobody waits longer for an answer (seconds): Prometheus gives a scrape ten seconds, and a probe may have one.
 PATIENCE = 0.7
+#: A database that has answered before is taken to be at work on a question until that is so old (seconds).
+LATE = 5.0
 #: Reading takes at most this share of the time.
 _SHARE = 1 / 20
 _CLOSE_SECONDS = 1.0
@@ -35,7 +37,7 @@ STALE = 60.0
 @dataclass(frozen=True, slots=True)
 class Known(Generic[_T]):
     """What was read, when it was asked for (Unix seconds of the pod), for how many seconds it was to be kept, and
-    whether the newest question was answered.
+    whether the newest question was answered, or is so young that the answer is still to be expected.
     """
 
     value: _T | None
@@ -110,15 +112,18 @@ class Reading(Generic[_T]):
         self._fresh_until = float("-inf")
         self._failures = 0
         self._under_way: asyncio.Future[None] | None = None
+        self._asked = float("-inf")
 
     async def known(self, patience: float = PATIENCE) -> Known[_T]:
         """The answer, asked for anew if it is not fresh; the last one when the new one does not come in time."""
         if time.monotonic() < self._fresh_until and self._under_way is None:
             return self._known(answered=self._failures == 0)
         if self._under_way is None:
+            self._asked = time.monotonic()
             self._under_way = asyncio.ensure_future(self._refresh())
         done, _ = await asyncio.wait([self._under_way], timeout=patience)
-        return self._known(answered=bool(done) and self._failures == 0)
+        expected = self._at is not None and time.monotonic() - self._asked < LATE
+        return self._known(answered=self._failures == 0 and (bool(done) or expected))
 
     def _known(self, *, answered: bool) -> Known[_T]:
         return Known(self._value, self._at, self._kept, answered)

@@ -1,4 +1,4 @@
-"""Files of Kubernetes objects, read as kubectl reads them: for ``slotkeeper dev`` and ``slotkeeper lint``.
+"""Files of Kubernetes objects, read as kubectl reads them: for ``slotkeeper dev``.
 
 Only reading; what an object says is checked by ``schema``. Stricter than kubectl in one thing: a key that is
 written twice is an error, where kubectl silently takes the last.

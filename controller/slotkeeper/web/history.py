@@ -39,7 +39,8 @@ class Page(Generic[_Row]):
 
 
 def read_back(
-    start: Cursor,
+    start: Cursor | None,
+    now: datetime,
     oldest: datetime,
     limit: int,
     *,
@@ -47,13 +48,14 @@ def read_back(
     read: Callable[[datetime, Cursor, int], Sequence[_Row]],
     cursor_of: Callable[[_Row], Cursor],
 ) -> Page[_Row]:
-    """Up to ``limit`` rows from ``start`` back to ``oldest``.
+    """Up to ``limit`` rows from ``start``, or ``now`` if that is earlier or no start is given, back to ``oldest``.
 
     ``count(after, until, most)`` counts all rows of a range, ``read(after, until, limit)`` gives those that match, the
     latest first.
     """
     rows: list[_Row] = []
-    at, width, seen = start, _FIRST_RANGE, 0
+    at = Cursor(now) if start is None or start.moment > now else start
+    width, seen = _FIRST_RANGE, 0
     while at.moment > oldest and seen < MOST_READ:
         after = max(at.moment - width, oldest)
         found = count(after, at.moment, MOST_READ + 1)

@@ -157,7 +157,8 @@ def _ended(reading: Reading, wanted: RunFilter) -> Page[DashboardRun]:
         )
 
     return read_back(
-        wanted.before or Cursor(reading.moment),
+        wanted.before,
+        reading.moment,
         reading.kept_since(),
         RUNS_PER_PAGE,
         count=reading.ended_count,
@@ -175,7 +176,8 @@ def _runs_of(reading: Reading, schedule: int, wanted: RunFilter) -> Page[Dashboa
         return reading.runs(schedule, after, at.moment, before_id=at.id, status=wanted.status, limit=limit)
 
     return read_back(
-        wanted.before or Cursor(reading.moment),
+        wanted.before,
+        reading.moment,
         first - _INSTANT,
         RUNS_PER_PAGE,
         count=partial(reading.runs_count, schedule),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from slotkeeper.errors import InvalidField
 from slotkeeper.web.history import Cursor
@@ -87,10 +87,11 @@ def _cursor(text: str | None) -> Cursor | None:
         return None
     moment, _, id_ = text.partition("~")
     try:
-        at = datetime.fromisoformat(moment)
-    except ValueError:
+        given = datetime.fromisoformat(moment)
+        at = None if given.tzinfo is None else given.astimezone(UTC)
+    except (ValueError, OverflowError):  # the latter: in UTC it is before the year 1 or after 9999
         at = None
-    if at is None or at.tzinfo is None:
+    if at is None:
         raise InvalidField(
             "before", f"{text!r} is no place in the list", instead="write an instant such as 2026-11-30T12:00:00Z"
         )
