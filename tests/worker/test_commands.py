@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,22 @@ def test_what_leaves_the_group_holds_its_run_only_for_a_moment(shared: Place, tm
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_prefetched_commands_wait_for_their_turn(place: Place, tmp_path: Path) -> None:
+    """Quick ones are claimed ahead; never more than the concurrency run at a time."""
+    place.worker(concurrency=2)
+    log = tmp_path / "log"
+    names = [
+        place.schedules.add(command=["sh", "-c", f"echo 1 >> {log}; sleep 0.05; echo -1 >> {log}"]) for _ in range(14)
+    ]
+    place.schedules.fire(names[0])  # its time is measured: from now on claims ask for more than is free
+    dead_or_done(place, eventually(lambda: place.schedules.jobs(names[0]), "a run")[0].id)
+    for name in names[1:-1]:
+        place.schedules.rewind(name, timedelta(hours=1))
+    place.schedules.fire(names[-1])  # and with it all of them, in one transaction
+    for name in names[1:]:
+        dead_or_done(place, eventually(lambda name=name: place.schedules.jobs(name), "a run")[0].id)  # type: ignore[misc]
+    steps = [int(step) for step in log.read_text().split()]
+    assert len(steps) == 28
+    assert max(sum(steps[:end]) for end in range(len(steps) + 1)) <= 2

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
@@ -33,19 +34,42 @@ _INFRASTRUCTURE, _FATAL = {75}, {65, 78}
 
 
 class Commands:
-    """Runs commands on the supervisor's own loop, whose thread lives as long as the worker."""
+    """Up to ``concurrency`` at a time, on the supervisor's own loop, whose thread lives as long as the worker."""
 
-    def __init__(self, report: Callable[[Sequence[Attempt]], None], guard: Guard, *, hidden: frozenset[str]) -> None:
+    def __init__(
+        self, concurrency: int, report: Callable[[Sequence[Attempt]], None], guard: Guard, *, hidden: frozenset[str]
+    ) -> None:
+        self._concurrency = concurrency
         self._report = report
         self._guard = guard
         self._hidden = hidden
+        self._queue: deque[Attempt] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, attempt: Attempt) -> None:
-        """Starts the command of one attempt."""
-        task = asyncio.get_running_loop().create_task(self._run(attempt))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Starts the command of one attempt, as soon as there is room."""
+        self._queue.append(attempt)
+        self._start()
+
+    def withdraw(self) -> list[Attempt]:
+        """Takes back what has not begun."""
+        taken = list(self._queue)
+        self._queue.clear()
+        return taken
+
+    def _start(self) -> None:
+        while self._queue and len(self._tasks) < self._concurrency:
+            attempt = self._queue.popleft()
+            if attempt.begin(boot_seconds()):
+                task = asyncio.get_running_loop().create_task(self._run(attempt))
+                self._tasks.add(task)
+                task.add_done_callback(self._ended)
+            else:
+                self._report([attempt])
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._start()
 
     def stop_attempt(self, attempt: Attempt) -> None:
         """SIGTERM to the group now, SIGKILL later if it is still there."""
@@ -59,7 +83,6 @@ class Commands:
             signal_group(attempt.handle.pid, signal.SIGKILL)
 
     async def _run(self, attempt: Attempt) -> None:
-        attempt.began = boot_seconds()
         try:
             attempt.outcome = await self._execute(attempt)
         except Exception as error:  # noqa: BLE001 - a command that cannot be run has failed, and that is recorded

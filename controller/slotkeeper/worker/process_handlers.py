@@ -17,12 +17,13 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
 from slotkeeper.database_clock import boot_seconds
 from slotkeeper.worker.attempt import DONE, DRAIN, Attempt, Outcome
-from slotkeeper.worker.error_text import signal_name
+from slotkeeper.worker.error_text import clean, signal_name
 from slotkeeper.worker.guard import Guard, signal_group
 from slotkeeper.worker.handler_child import Begin, HeldAttempt, Stop
 from slotkeeper.worker.judge import judge_stopped
@@ -42,6 +43,8 @@ _END_SECONDS = 2.0
 #: The last words of a process that has ended arrive within this time (seconds).
 _LAST_WORDS_SECONDS = 1.0
 _LONGEST_LINE = 256 * 1024
+#: What `Snooze` allows (seconds).
+_LONGEST_SNOOZE = 31_622_400
 _KINDS = frozenset({"done", "failed", "fatal", "infrastructure", "interrupted", "snoozed"})
 
 
@@ -130,7 +133,11 @@ class ProcessHandlers:
 
     def _on_outcome(self, child: _Child, attempt: Attempt, outcome: Outcome) -> None:
         self._ended(attempt, judge_stopped(attempt, outcome))
-        self._on_ready(child)
+        if child.condemned:  # a signal for this attempt is on its way: it must not meet the next one
+            child.leave()
+            self._hand_out()
+        else:
+            self._on_ready(child)
 
     def _ended(self, attempt: Attempt, outcome: Outcome) -> None:
         if attempt.outcome is None:  # else it was given up
@@ -195,7 +202,9 @@ _numbers = itertools.count(1)
 
 
 class _Child(asyncio.Protocol):
-    """One process as the worker sees it: the connection to it, and what it runs."""
+    """One process as the worker sees it: the connection to it, and what it runs. ``condemned``: it was signalled, and
+    gets nothing more to run.
+    """
 
     def __init__(
         self, on_ready: Callable[[_Child], None], on_outcome: Callable[[_Child, Attempt, Outcome], None]
@@ -204,6 +213,7 @@ class _Child(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = b""
         self.starting = True
+        self.condemned = False
         self.group = 0
         self.number = 0
         self.attempt: Attempt | None = None
@@ -225,6 +235,7 @@ class _Child(asyncio.Protocol):
         """Signals the process if it still runs this attempt: SIGTERM for the handler, SIGKILL for its group."""
         if self.attempt is not attempt:
             return
+        self.condemned = True
         if with_signal == signal.SIGKILL:
             self.kill()
         else:
@@ -269,6 +280,11 @@ class _Child(asyncio.Protocol):
         outcome = Outcome(**message["outcome"])  # type: ignore[arg-type]
         if outcome.kind not in _KINDS:
             raise ValueError(f"no outcome is {outcome.kind!r}")
+        if not (isinstance(outcome.reason, str) and isinstance(outcome.message, str)):
+            raise ValueError("a reason or a message that is no text")
+        if not (isinstance(outcome.seconds, (int, float)) and 0 <= outcome.seconds <= _LONGEST_SNOOZE):
+            raise ValueError(f"{outcome.seconds!r} is no time to wait")
+        outcome = replace(outcome, reason=clean(outcome.reason), message=clean(outcome.message))
         attempt.lost = attempt.lost or message["lost"] is True
         self.attempt = None
         self._on_outcome(self, attempt, DONE if outcome == DONE else outcome)

@@ -176,7 +176,9 @@ class Supervisor:
         self._process_handlers = ProcessHandlers(
             self._settings, self._hand.report, self._guard, patience=self._stuck_seconds / 3
         )
-        self._commands = Commands(self._hand.report, self._guard, hidden=frozenset({self._settings.dsn}))
+        self._commands = Commands(
+            self._settings.concurrency, self._hand.report, self._guard, hidden=frozenset({self._settings.dsn})
+        )
         self._claim_loops = [
             ClaimLoop(self, store, self._hand, self._clock, self._lanes, self._settings.poll_seconds)
             for store in self._stores
@@ -323,7 +325,7 @@ class Supervisor:
             self._async_handlers.stop_attempt(attempt)
 
     def _give_back_unstarted(self) -> None:
-        executors = self._async_handlers, self._thread_handlers, self._process_handlers
+        executors = self._async_handlers, self._thread_handlers, self._process_handlers, self._commands
         for attempt in [attempt for executor in executors for attempt in executor.withdraw()]:
             attempt.outcome = UNSTARTED
             self._hand.report([attempt])
