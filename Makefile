@@ -34,7 +34,7 @@ format: install
 	$(BIN)/ruff check --fix .
 
 # Everything but e2e and torture: against a real Postgres and a real Kubernetes API server. The first time it builds that
-# API server from source (about eight minutes on two cores, kept in ~/.cache/slotkeeper-cluster).
+# API server and Helm from source (about ten minutes on two cores, kept in ~/.cache/slotkeeper-cluster).
 test: install cluster-programs
 	$(BIN)/pytest
 
