@@ -118,6 +118,33 @@ def close_everything(run: Run) -> None:
         os.closerange(3, 1024)
 
 
+@task("outlive_sigterm")
+def outlive_sigterm(run: Run) -> None:
+    """Succeeds after SIGTERM, and leaves a thread behind that keeps its process from ending."""
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    note(run)
+    while not told:
+        time.sleep(0.01)
+    signal.signal(signal.SIGTERM, before)
+    threading.Thread(target=threading.Event().wait).start()
+
+
+@task("lie")
+def lie(run: Run) -> None:
+    """Tells the worker an outcome of its own making, in the name of its process."""
+    frame = sys._getframe()
+    while "begin" not in frame.f_locals:
+        assert frame.f_back is not None
+        frame = frame.f_back
+    number = frame.f_locals["begin"].number
+    line = f'{{"number": {number}, "lost": false, "outcome": {run.payload["outcome"]}}}\n'
+    os.write(int(sys.argv[-1]), line.encode())
+    if run.payload.get("ends"):
+        os._exit(0)
+    time.sleep(3600)
+
+
 @task("babble")
 def babble(run: Run) -> None:
     """Writes into the connection of its own process to the worker."""

@@ -189,3 +189,55 @@ def test_prefetched_commands_wait_for_their_turn(place: Place, tmp_path: Path) -
     steps = [int(step) for step in log.read_text().split()]
     assert len(steps) == 28
     assert max(sum(steps[:end]) for end in range(len(steps) + 1)) <= 2
+
+
+def waiting_commands(place: Place, count: int, folder: Path) -> list[str]:
+    """Schedules of commands that are claimed together: each writes to ``folder/begun`` and waits for ``folder/go``."""
+    for _ in range(3):  # quick ones first, so that the worker takes more than it can begin
+        dead_or_done(place, start(place, "true"))
+    program = f"echo $0 >> {folder}/begun; until test -e {folder}/go; do sleep 0.05; done"
+    names = [place.schedules.add(command=["sh", "-c", program, str(number)]) for number in range(count)]
+    for name in names[:-1]:
+        place.schedules.rewind(name, timedelta(hours=1))
+    place.schedules.fire(names[-1])  # and with it all of them, in one transaction
+    return names
+
+
+def held(place: Place) -> int:
+    return int(place.value("select count(*) from slotkeeper.run where state <> 0"))
+
+
+def test_a_drain_gives_back_commands_that_have_not_begun(place: Place, tmp_path: Path) -> None:
+    worker = place.worker(concurrency=2, drain_seconds=50)
+    names = waiting_commands(place, 8, tmp_path)
+    eventually(lambda: held(place) > 2, "more claimed than can begin")
+    begun = tmp_path / "begun"
+    eventually(lambda: begun.exists() and len(begun.read_text().split()) == 2, "two begun")
+    worker.send(signal.SIGTERM)
+    eventually(lambda: held(place) == 2, "the others are given back")
+    (tmp_path / "go").touch()
+    assert worker.wait() == 0, worker.text()
+    assert len(begun.read_text().split()) == 2
+    jobs = [place.schedules.jobs(name)[0] for name in names]
+    assert sorted(job.status for job in jobs) == ["done"] * 2 + ["ready"] * 6
+    assert {(job.charged, job.started_at) for job in jobs if job.status == "ready"} == {(0, None)}
+
+
+def test_a_command_that_is_cancelled_before_its_turn_never_begins(place: Place, tmp_path: Path) -> None:
+    worker = place.worker(concurrency=1)
+    names = waiting_commands(place, 4, tmp_path)
+    begun = tmp_path / "begun"
+    eventually(lambda: begun.exists() and held(place) > 1, "more claimed than can begin")
+    runs = {str(number): place.schedules.jobs(name)[0] for number, name in enumerate(names)}
+    first = begun.read_text().strip()
+    cancelled = next(number for number, job in runs.items() if job.status == "running" and number != first)
+    place.value("select became from slotkeeper.cancel_v1(%s)", [int(runs[cancelled].id)])
+    for _ in range(2):  # a beat tells it; after the next one it has been heard
+        lease = place.value("select lease_until from slotkeeper.worker")
+        eventually(lambda lease=lease: place.value("select lease_until from slotkeeper.worker") > lease, "a beat")  # type: ignore[misc]
+    (tmp_path / "go").touch()
+    place.ended(int(runs[cancelled].id), "cancelled")
+    for number in runs.keys() - {cancelled}:
+        place.ended(int(runs[number].id))
+    assert sorted(begun.read_text().split()) == sorted(runs.keys() - {cancelled})
+    assert worker.running

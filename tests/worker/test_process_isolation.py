@@ -124,6 +124,28 @@ def test_a_process_that_cannot_start_gives_its_run_back_unstarted(own: Place) ->
     assert worker.stop() == 0
 
 
+@pytest.mark.parametrize(
+    "lie",
+    [
+        '{"kind": "failed", "reason": 5}',
+        '{"kind": "failed", "message": null}',
+        '{"kind": "snoozed", "seconds": "soon"}',
+        '{"kind": "snoozed", "seconds": -1}',
+        '{"kind": "snoozed", "seconds": 31622401}',
+        '{"kind": "snoozed", "seconds": NaN}',
+    ],
+)
+def test_values_that_no_outcome_has_end_their_process(isolated: Place, lie: str) -> None:
+    run = isolated.enqueue("lie", json.dumps({"outcome": lie}), max_attempts=1)
+    assert isolated.ended(run, "dead").last_error == "HandlerDied: killed by signal 9 (SIGKILL)"
+
+
+def test_texts_that_cannot_be_stored_are_cleaned(isolated: Place) -> None:
+    lie = json.dumps({"kind": "failed", "reason": "a\0", "message": "b\0\ud800"})
+    run = isolated.enqueue("lie", json.dumps({"outcome": lie, "ends": True}), max_attempts=1)
+    assert isolated.ended(run, "dead").last_error == "a\\x00: b\\x00\\ud800"
+
+
 # --- outcomes -------------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +285,20 @@ def test_attempts_past_their_deadline_really_end(own: Place) -> None:
     own.ended(own.enqueue("succeed"))
     assert worker.running
     assert "handler_does_not_stop" not in worker.text()
+
+
+def test_a_process_that_was_signalled_for_one_run_gets_no_other(own: Place) -> None:
+    """The signal may arrive when the run has ended; and a process that then does not end is killed."""
+    worker = own.processes.script(IMPATIENT, own.dsn, "6", HANDLERS.stem)
+    name = own.schedules.add(task="outlive_sigterm", attemptDeadlineSeconds=1, retry=NEVER)
+    own.schedules.fire(name)
+    run = int(own.schedules.jobs(name)[0].id)
+    own.ended(run)
+    pid, next_run = own.began(run)["pid"], own.enqueue("succeed")
+    assert own.ended(next_run).attempts == 1
+    assert own.began(next_run)["pid"] != pid
+    gone({pid})
+    assert worker.running
 
 
 def test_a_lost_lease_is_told_and_ends_who_does_not_listen(own: Place) -> None:

@@ -38,7 +38,7 @@ _STARTING_AT_ONCE = min(4, os.cpu_count() or 1)
 _DRAIN_PATIENCE = 2.0
 #: The same as a part of the time between the self-fence and the end of the lease.
 _LOST_PATIENCE = 0.4
-#: At the end of the worker, idle processes have this time (seconds) to end by themselves.
+#: Processes that run nothing any more have this time (seconds) to end by themselves.
 _END_SECONDS = 2.0
 #: The last words of a process that has ended arrive within this time (seconds).
 _LAST_WORDS_SECONDS = 1.0
@@ -107,7 +107,7 @@ class ProcessHandlers:
         """Waiting attempts to idle processes; more processes while more wait than are being started."""
         while self._queue and self._idle:
             child = self._idle.pop()  # the one that was busy last
-            if child.closed.is_set():
+            if child.condemned or child.closed.is_set():
                 continue  # it has just died
             attempt = self._queue.popleft()
             if attempt.begin(boot_seconds()):
@@ -135,6 +135,7 @@ class ProcessHandlers:
         self._ended(attempt, judge_stopped(attempt, outcome))
         if child.condemned:  # a signal for this attempt is on its way: it must not meet the next one
             child.leave()
+            asyncio.get_running_loop().call_later(_END_SECONDS, child.kill)
             self._hand_out()
         else:
             self._on_ready(child)
@@ -191,6 +192,7 @@ class ProcessHandlers:
         if self._closing:
             child.leave()
         status = await process.wait()
+        child.condemned, child.group = True, 0  # the number may soon be another's
         self._guard.ended(process.pid)  # before its last words: what it has forked may hold the socket open
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(child.closed.wait(), _LAST_WORDS_SECONDS)
@@ -202,8 +204,8 @@ _numbers = itertools.count(1)
 
 
 class _Child(asyncio.Protocol):
-    """One process as the worker sees it: the connection to it, and what it runs. ``condemned``: it was signalled, and
-    gets nothing more to run.
+    """One process as the worker sees it: the connection to it, and what it runs. ``condemned``: it was signalled or has
+    ended, and gets nothing more to run. ``group``: 0 before its start and after its end.
     """
 
     def __init__(
@@ -233,7 +235,7 @@ class _Child(asyncio.Protocol):
 
     def end_attempt(self, attempt: Attempt, with_signal: signal.Signals) -> None:
         """Signals the process if it still runs this attempt: SIGTERM for the handler, SIGKILL for its group."""
-        if self.attempt is not attempt:
+        if self.attempt is not attempt or not self.group:
             return
         self.condemned = True
         if with_signal == signal.SIGKILL:
