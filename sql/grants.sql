@@ -11,7 +11,11 @@ grant execute on function
   slotkeeper.versions_v1, slotkeeper.due_v1, slotkeeper.upcoming_v1, slotkeeper.next_due_v1, slotkeeper.materialise_v1, slotkeeper.reap_v1,
   slotkeeper.fold_v1, slotkeeper.sweep_v1, slotkeeper.stale_success_due_v1, slotkeeper.store_success_due_v1, slotkeeper.ensure_partitions_v1, slotkeeper.retain_v1
   to slotkeeper_controller;
-grant execute on function slotkeeper.unserved_queues_v1 to slotkeeper_controller;
+grant execute on function slotkeeper.reap_v2 to slotkeeper_controller, slotkeeper_worker;
+grant execute on function slotkeeper.unserved_queues_v1, slotkeeper.served_queues_v1 to slotkeeper_controller;
+grant execute on function
+  slotkeeper.note_zone_rules_v1, slotkeeper.zone_rules_v1, slotkeeper.zoned_schedules_v1, slotkeeper.correct_next_slots_v1
+  to slotkeeper_controller;
 grant execute on function slotkeeper.pools_v1, slotkeeper.declare_pool_v1 to slotkeeper_controller;
 grant select on slotkeeper.job, slotkeeper.health to slotkeeper_controller;
 grant execute on function

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -29,10 +29,12 @@ from slotkeeper.operator.conditions import (
     status_of,
     status_patch,
 )
-from slotkeeper.operator.errors import KubernetesError, KubernetesUnavailable, LeadershipLost
+from slotkeeper.operator.errors import KubernetesError, KubernetesForbidden, KubernetesUnavailable, LeadershipLost
 from slotkeeper.operator.events import EventRecorder
 from slotkeeper.operator.leadership import Leadership
+from slotkeeper.operator.permissions import STATUS, Permission
 from slotkeeper.operator.rate import TokenBucket
+from slotkeeper.operator.zone_changes import ZoneChanges
 from slotkeeper.store import schedules
 from slotkeeper.store.connection import Session
 from slotkeeper.store.schedules import Key, StoredSchedule
@@ -109,6 +111,7 @@ class StatusWriter:
         self._urgent = TokenBucket(URGENT_RATE, URGENT_BURST, clock)
         self._others = TokenBucket(RATE, BURST, clock)
         self._events = EventRecorder(gateway, clock)
+        self._zone_changes = ZoneChanges(self._session)
         self._pool = ThreadPoolExecutor(_WRITERS, thread_name_prefix="status")
         self.actor = Actor("status", self.step, close=self.close)
         #: Patches sent since the process began.
@@ -198,8 +201,10 @@ class StatusWriter:
                     told.append((record.applied, record.figures, figures))
                 record.figures = figures
                 self._changed.add(row.key)
+            in_force = [record.applied for record in self._records.values()]
         for applied, before, after in told:
             self._events.tell_outcomes(applied, before.health, after.health)
+        self._zone_changes.note(in_force, self._moment)
 
     def _write_due(self) -> bool:
         """Writes the most urgent differences; True when some had to wait for the rate."""
@@ -211,12 +216,25 @@ class StatusWriter:
             due = self._due()
         for applied in changed:
             self._events.tell_refusal(applied)
+        self._events.tell_waiting()
         chosen = [key for urgency, key in due if (self._urgent if urgency is Urgency.MEANING else self._others).take()]
         for start in range(0, len(chosen), _PART):
             self._leadership.require()
+            self._tell_zone_changes(chosen[start : start + _PART])
             # The list makes the errors of the threads ours.
             list(self._pool.map(self._write, chosen[start : start + _PART]))
         return len(chosen) < len(due)
+
+    def _tell_zone_changes(self, keys: Sequence[Key]) -> None:
+        """Before a status says that another release decides, what that moves."""
+        with self._lock:
+            records = [self._records[key] for key in keys if key in self._records]
+            releases = [(record.applied, record.observed.get("timeZoneDataVersion")) for record in records]
+        for applied, release in releases:
+            sentence = self._zone_changes.told(applied, release, self._now())
+            if sentence is not None:
+                _log.warning("slots_moved", namespace=applied.namespace, name=applied.name, problem=sentence)
+                self._events.tell_zone_change(applied, sentence)
 
     def _look_at(self, key: Key) -> None:
         record = self._records[key]
@@ -228,15 +246,19 @@ class StatusWriter:
             self._waiting[key] = urgency
 
     def _due(self) -> list[tuple[Urgency, Key]]:
-        now = self._clock()
+        now, forbidden = self._clock(), bool(self._gateway.permissions.missing)
         due = [
             (urgency, self._records[key].written_at, key)
             for key, urgency in self._waiting.items()
-            if urgency is not Urgency.FIGURES or now - self._records[key].written_at >= FIGURES_SECONDS
+            if (urgency is not Urgency.FIGURES or now - self._records[key].written_at >= FIGURES_SECONDS)
+            and not (forbidden and self._is_forbidden(key[0]))
         ]
         # The longest unwritten first among equals, so that a busy minute leaves nobody behind.
         due.sort()
         return [(urgency, key) for urgency, _, key in due]
+
+    def _is_forbidden(self, namespace: str) -> bool:
+        return self._gateway.permissions.is_missing(Permission("patch", STATUS, namespace))
 
     def _patch(self, record: Record) -> Json:
         desired = status_of(record.applied, record.figures, self._now(), record.observed)
@@ -255,6 +277,13 @@ class StatusWriter:
             patched = self._gateway.patch_status(*key, patch)
         except KubernetesUnavailable:
             raise
+        except KubernetesForbidden as error:
+            # It waits for the right; a namespace that ends may refuse it for another reason, and will be gone.
+            _log.debug("status_forbidden", namespace=key[0], name=key[1], error=str(error))
+            with self._lock:
+                if not self._is_forbidden(key[0]):
+                    self._waiting.pop(key, None)
+            return
         except KubernetesError as error:
             # Until something changes, the same patch would be refused again.
             _log.warning("status_refused", namespace=key[0], name=key[1], error=str(error))

@@ -55,6 +55,11 @@ class DecisionMaker:
             except SlotkeeperError as error:
                 self._complain(stored, error)
 
+    def timings(self, keys: Sequence[OwnerVersion]) -> dict[OwnerVersion, Timing]:
+        """The timings of these versions, as far as they can be read."""
+        self.learn(keys)
+        return {key: self._timings[key] for key in keys if key in self._timings}
+
     def _complain(self, stored: StoredVersion, error: SlotkeeperError) -> None:
         name = f"{stored.namespace}/{stored.name}"
         if self._complained.get(name) != str(error):

@@ -12,6 +12,7 @@ from slotkeeper.store.connection import Session
 from slotkeeper.store.holds import release_held
 from slotkeeper.store.ticker import LookedUntil, due, materialise, seconds_to_next_due, upcoming
 from slotkeeper.ticker.decide import DecisionMaker
+from slotkeeper.ticker.moved_slots import MovedSlots
 
 _log = structlog.stdlib.get_logger()
 
@@ -38,6 +39,7 @@ class Ticker:
     def __init__(self, dsn: str) -> None:
         self._session = Session(dsn, "ticker")
         self._decisions = DecisionMaker(self._session)
+        self._moved_slots = MovedSlots(self._session, self._decisions)
         self._holds_at = float("-inf")
         self._compiled_until: LookedUntil | None = None
         #: Runs planned and stored since the process began; for metrics.
@@ -65,7 +67,7 @@ class Ticker:
             return _LEFT_OVER_SLEEP if left - unreadable else _UNREADABLE_SLEEP
         seconds = seconds_to_next_due(self._session)
         sleep = LONGEST_SLEEP if seconds is None else min(max(seconds, 0.0), LONGEST_SLEEP)
-        return 0.0 if sleep > _ROOM_SECONDS and self._look_ahead() else sleep
+        return 0.0 if sleep > _ROOM_SECONDS and (self._moved_slots.step() or self._look_ahead()) else sleep
 
     def _look_ahead(self) -> bool:
         """Compiles what falls due soon; true when there is more of it. Only how soon rows are there depends on it."""

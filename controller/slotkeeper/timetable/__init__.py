@@ -19,14 +19,17 @@ from slotkeeper.timetable.catch_up import (
 from slotkeeper.timetable.cron import RepeatedTime, SkippedTime, cron_timetable
 from slotkeeper.timetable.every import every_timetable
 from slotkeeper.timetable.expression import CronExpression, parse_expression
-from slotkeeper.timetable.timetable import Timetable
+from slotkeeper.timetable.timetable import ClockChange, Timetable
 from slotkeeper.timetable.zone import TZDATA_VERSION, load_zone
+from slotkeeper.timetable.zone_rules import MovedSlots, ZoneRules, moved_slots, zone_rules
 
 __all__ = [
     "TZDATA_VERSION",
     "CatchUp",
     "CatchUpPolicy",
+    "ClockChange",
     "CronExpression",
+    "MovedSlots",
     "Plan",
     "PlannedRun",
     "RepeatedTime",
@@ -35,11 +38,14 @@ __all__ = [
     "SkippedTime",
     "Timetable",
     "Trigger",
+    "ZoneRules",
     "at_timetable",
     "cron_timetable",
     "every_timetable",
     "load_zone",
+    "moved_slots",
     "parse_expression",
     "plan",
     "spread_offset",
+    "zone_rules",
 ]

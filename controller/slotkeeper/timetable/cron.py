@@ -9,15 +9,18 @@ becomes of a time that the clock skips and of one that it shows twice. The expre
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
 from slotkeeper.errors import InvalidField
+from slotkeeper.timetable.clock_changes import ClockNotes, next_changes
 from slotkeeper.timetable.expression import CronExpression, parse_expression
-from slotkeeper.timetable.timetable import Timetable
+from slotkeeper.timetable.timetable import ClockChange, Timetable, whole_seconds
 from slotkeeper.timetable.wall_calendar import WallCalendar, wall_calendar
-from slotkeeper.timetable.zone_offsets import MINUTES_PER_DAY, Stretch, zone_offsets
+from slotkeeper.timetable.zone_offsets import MINUTES_PER_DAY, Stretch, ZoneOffsets, zone_offsets
+from slotkeeper.timetable.zone_rules import KeptOffsets, ZoneRules
 
 # Clocks of one zone never differ by more than this, even across a move of the date line.
 _WIDEST_JUMP = 2 * MINUTES_PER_DAY
@@ -64,7 +67,7 @@ class _CronTimetable(Timetable):
     ) -> None:
         super().__init__(zone, *bounds)
         self._expressions = expressions
-        self._offsets = zone_offsets(zone)
+        self._offsets: ZoneOffsets = zone_offsets(zone)
         fixed = tuple(e for e in expressions if not e.follows_clock)
         following = tuple(e for e in expressions if e.follows_clock)
         self._named = wall_calendar(expressions)
@@ -72,14 +75,37 @@ class _CronTimetable(Timetable):
         self._repeated = self._named if repeated_time is RepeatedTime.RUN_TWICE else wall_calendar(following)
         self._made_up = wall_calendar(fixed if skipped_time is SkippedTime.RUN_AFTER else ())
 
+    def under(self, rules: ZoneRules) -> Timetable:
+        other = copy(self)
+        other._offsets = KeptOffsets(rules)
+        return other
+
     @property
     def resolved(self) -> str:
         return ";".join(expression.text for expression in self._expressions)
 
     @property
+    def says_of_days(self) -> str | None:
+        return "; ".join(e.says_of_days for e in self._expressions if e.says_of_days) or None
+
+    @property
     def differs_from_vixie_cron(self) -> str | None:
         sentences = [e.differs_from_vixie_cron for e in self._expressions if e.differs_from_vixie_cron]
         return "; ".join(sentences) or None
+
+    def clock_changes(self, after: datetime, count: int = 2) -> list[ClockChange]:
+        first = max(whole_seconds(after) + 1, self._first)
+        return next_changes(self._notes(), -(-first // 60), self._last // 60, count)
+
+    def note(self, slot: datetime) -> str | None:
+        second = whole_seconds(slot)
+        if slot.microsecond or not self._first <= second <= self._last or self._first_from(second, second) is None:
+            return None
+        previous = self._last_to(self._first, second - 1)
+        return self._notes().note(second // 60, None if previous is None else previous // 60)
+
+    def _notes(self) -> ClockNotes:
+        return ClockNotes(self._zone_name, self._offsets, self._named, self._repeated, self._made_up)
 
     def _first_from(self, first: int, last: int) -> int | None:
         minute, last_minute = -(-first // 60), last // 60

@@ -13,7 +13,7 @@ LONGEST_TEXT = 128
 
 _FIVE_FIELDS = "write five fields: minute hour day-of-month month day-of-week, such as '30 2 * * *'"
 
-_ZONE_PREFIX = re.compile(r"(?:CRON_)?TZ=(\S*)\s*(.*)", re.DOTALL)
+_ZONE_PREFIX = re.compile(r"(?:CRON_)?TZ=(\S*)\s*(.*)", re.DOTALL | re.IGNORECASE)
 
 # Letters and signs of other schedulers, each with a way to the same end.
 _FOREIGN_TERMS = (
@@ -78,8 +78,9 @@ def check_zone_prefix(text: str) -> None:
     """Refuse ``TZ=`` and ``CRON_TZ=``: an old CronJob carries its zone that way."""
     prefix = _ZONE_PREFIX.fullmatch(text)
     if prefix:
-        zone, rest = prefix[1], " ".join(prefix[2].split())
-        raise Refused(f"{text!r} has a time zone prefix", f"write spec.timeZone: {zone} and {rest!r} here")
+        zone, rest = prefix[1] or "an IANA name such as Europe/Berlin", " ".join(prefix[2].split())
+        here = f"{rest!r} here" if rest else "five fields here, such as '30 2 * * *'"
+        raise Refused(f"{text!r} has a time zone prefix", f"write spec.timeZone: {zone} and {here}")
 
 
 def check_macro(text: str, known: dict[str, str]) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from slotkeeper.timetable.zone import load_zone
+from slotkeeper.timetable.zone_rules import ZoneRules
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,6 +48,22 @@ def in_utc(instant: datetime) -> datetime:
     return instant.astimezone(UTC)
 
 
+@dataclass(frozen=True)
+class ClockChange:
+    """A change of the zone's offset that touches a time of the schedule.
+
+    ``at``: the first instant of the new offset, in UTC. The offsets are those of the clock from UTC.
+    ``told``: one sentence for people, such as ``2027-03-28 01:00Z Europe/Berlin skips 02:00–03:00: 02:30
+    becomes 03:00``.
+    """
+
+    at: datetime
+    zone: str
+    offset_before: timedelta
+    offset_after: timedelta
+    told: str
+
+
 class Timetable(ABC):
     """The slots of one schedule. Immutable, safe to share between threads.
 
@@ -69,9 +87,37 @@ class Timetable(ABC):
     def resolved(self) -> str:
         """The rule in one line: ``expr;expr`` as written, ``every 600s``, ``at 3 times``."""
 
+    def under(self, rules: ZoneRules) -> Timetable:  # noqa: ARG002 - only wall times depend on a zone's rules
+        """The same schedule by other rules of its zone."""
+        return self
+
+    @property
+    def says_of_days(self) -> str | None:
+        """A sentence for each expression that restricts both day fields, so that either is enough; or None."""
+        return None
+
     @property
     def differs_from_vixie_cron(self) -> str | None:
         """A sentence that says where Vixie cron would choose other days, or None."""
+        return None
+
+    def clock_changes(self, after: datetime, count: int = 2) -> list[ClockChange]:  # noqa: ARG002 - only cron has any
+        """The next ``count`` changes of the clock after this instant that touch a time of the schedule.
+
+        A time is touched when the clock skips it or shows it twice, whatever the settings make of that. Looks
+        ten years ahead. `every` and `at` have none: they follow elapsed time.
+        """
+        whole_seconds(after)
+        return []
+
+    def note(self, slot: datetime) -> str | None:
+        """What a person should know about this slot because the clock changes near it, or None.
+
+        ``02:30 does not exist: first instant after the gap``; ``first of two 02:30; runs once``; ``second of
+        two 02:30``. The first slot after a gap also tells which times before it have no slot. None for an
+        instant that is no slot.
+        """
+        whole_seconds(slot)
         return None
 
     def window(self, after: datetime, until: datetime, *, limit: int | None = None) -> list[datetime]:

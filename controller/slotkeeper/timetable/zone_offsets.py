@@ -8,6 +8,7 @@ to a jump: that is `cron`.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
@@ -50,13 +51,41 @@ class Stretch(NamedTuple):
     skipped_from: int
 
 
+class Jump(NamedTuple):
+    """A change of the offset, from the stretch that ends with it to the one that starts with it."""
+
+    before: Stretch
+    after: Stretch
+
+    @property
+    def at(self) -> int:
+        """The first minute of the new offset."""
+        return self.after.start
+
+    @property
+    def skipped(self) -> range:
+        """The wall minutes that the clock never shows because of this jump."""
+        shown = max(self.before.fresh, self.before.end + self.before.offset)
+        return range(shown, self.after.start + self.after.offset)
+
+    @property
+    def repeated(self) -> range:
+        """The wall minutes that the clock shows for the second time after this jump."""
+        return range(self.after.start + self.after.offset, self.after.fresh)
+
+    @property
+    def is_made_up_for(self) -> bool:
+        """Whether it is a gap short enough that a time in it may move to its end."""
+        return self.after.skipped_from < self.after.start + self.after.offset
+
+
 class ZoneOffsets:
     """The stretches of one zone, worked out about a year at a time when first asked for.
 
     Safe to share between threads: the worst that a race does is work out the same year twice.
     """
 
-    def __init__(self, zone: ZoneInfo) -> None:
+    def __init__(self, zone: ZoneInfo | None) -> None:
         self._zone = zone
         self._chunks: dict[int, tuple[list[int], list[Stretch]]] = {}
 
@@ -67,6 +96,15 @@ class ZoneOffsets:
             chunk = self._work_out(minute >> _CHUNK_BITS)
         starts, stretches = chunk
         return stretches[bisect_right(starts, minute) - 1]
+
+    def jumps(self, after: int, until: int) -> Iterator[Jump]:
+        """The changes of the offset at ``after < minute <= until``, in their order."""
+        before = self.stretch_at(after)
+        while before.end <= until:
+            stretch = self.stretch_at(before.end)
+            if stretch.offset != before.offset:
+                yield Jump(before, stretch)
+            before = stretch
 
     def _work_out(self, number: int) -> tuple[list[int], list[Stretch]]:
         begin, end = number * _CHUNK, (number + 1) * _CHUNK
