@@ -40,6 +40,16 @@ as $$
     from slotkeeper.lanes_v1(p_worker) l cross join lateral slotkeeper.lane_depth(l.lane, statement_timestamp(), p_limit) d;
 $$;
 
+-- served_queues_v1: which pools serve which queues: where runs may be taken from a worker. Lanes are few, pools fewer.
+create or replace function slotkeeper.served_queues_v1() returns table (namespace text, queue text, pool text)
+language sql stable security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  select distinct l.namespace, l.queue, p.name
+    from pool p join lane l
+      on (l.namespace = any (p.namespaces) or '*' = any (p.namespaces)) and (l.queue = any (p.queues) or '*' = any (p.queues));
+$$;
+
 -- lane_depth: one lane. At most p_limit live rows that are due by p_due are looked at, in the order of their due time, and at
 -- most p_limit dead ones: counts stop there, and a deep backlog costs no more than a moderate one.
 create or replace function slotkeeper.lane_depth(p_lane integer, p_due timestamptz, p_limit integer)

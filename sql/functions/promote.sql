@@ -27,12 +27,12 @@ begin
     from (select s.owner from schedule s where s.owner = any (schedules)
           order by s.id for no key update skip locked) s;
   -- A following statement: those above may have seen what the schedule's last holder has changed since. The oldest that
-  -- waits, backfill rows last. Found by itself and not inside the update: joined to it, it may be run again for each row,
+  -- waits, backfill rows after the others, rows that are not due yet last. Found by itself and not inside the update: joined to it, it may be run again for each row,
   -- and then it finds the next one that waits.
   select array_agg(w.id) into v_next
     from unnest(schedules) as o(owner)
     cross join lateral (select r.id from run r where r.owner = o.owner and r.behind
-                        order by (r.trigger = 2), r.slot limit 1 for update skip locked) w
+                        order by (r.run_at > clock_timestamp()), (r.trigger = 2), r.slot limit 1 for update skip locked) w
    where not exists (select from run f where f.owner = o.owner and not f.behind);
   update run set behind = false, run_at = greatest(run_at, clock_timestamp()) where id = any (v_next);
   get diagnostics promoted = row_count;

@@ -142,7 +142,9 @@ begin
       watermark = greatest(l.watermark, p_moment), watermark_highest = greatest(l.watermark_highest, p_moment),
       next_slot = p_next_slot, held = s.held, held_until = s.held_until,
       next_due = case when p_suspended then null when s.held then s.held_until else p_next_due end,
-      timing_since = case when p_timing_changed then p_moment else l.timing_since end
+      timing_since = case when p_timing_changed then p_moment else l.timing_since end,
+      -- Created anew: what its predecessor did says nothing about how long this one has not succeeded.
+      created_at = case when l.retired_at is not null or l.uid <> p_uid then p_moment else l.created_at end
    where l.id = s.id;
   return s.id;
 end $$;
@@ -240,7 +242,8 @@ begin
   return true;
 end $$;
 
--- versions_v1: what these versions of schedules say, for whoever runs or materialises them.
+-- versions_v1: what these versions of schedules say, for whoever runs or materialises them. A login that may not claim
+-- from every queue sees those of the runs that its workers hold, and no others: a payload is nobody else's.
 create or replace function slotkeeper.versions_v1(p_owners bigint[], p_versions integer[])
 returns table (owner bigint, version integer, cluster text, namespace text, name text, label text, kind smallint,
                spec jsonb, payload text, generation bigint)
@@ -250,5 +253,11 @@ set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_se
 as $$
   select o.id, v.version, s.cluster, s.namespace, s.name, o.label, o.kind, v.spec, v.payload, v.generation
     from unnest(p_owners, p_versions) k(owner, version) join owner o on o.id = k.owner
-    join schedule s on s.id = o.schedule join schedule_version v on v.schedule = s.id and v.version = k.version;
+    join schedule s on s.id = o.schedule join schedule_version v on v.schedule = s.id and v.version = k.version
+   where (select pg_has_role(session_user, 'slotkeeper_controller', 'member')
+                 or pg_has_role(session_user, 'slotkeeper_operator', 'member')
+                 or exists (select from queue_grant g
+                             where g.may_claim and g.login in ('*', session_user) and g.namespace = '*' and g.queue = '*'))
+      or exists (select from run r join worker w on w.id = r.worker
+                  where r.owner = k.owner and r.version = k.version and r.state <> 0 and w.login = session_user);
 $$;

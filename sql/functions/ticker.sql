@@ -179,6 +179,16 @@ begin
   if v_new = '{}' then
     return;
   end if;
+  -- A run that waits for its next attempt while no worker is there ends here when its time has passed: else it would keep
+  -- every slot from running until a worker comes, only to end then.
+  for r in select l.* from run l
+             join schedule_version d on d.schedule = s.id and d.version = l.version
+            where l.owner = s.owner and l.state = 0 and l.first_started_at + make_interval(secs => d.active_deadline) <= clock_timestamp()
+            order by l.slot
+  loop
+    r.token := null;
+    perform slotkeeper.bury(r, 'ActiveDeadlineExceeded');
+  end loop;
   select exists (select from run l where l.owner = s.owner and l.first_started_at is not null and l.trigger in (0, 1)) into v_started;
 
   if v.overlap = 0 and v_started then
@@ -208,6 +218,11 @@ begin
       perform slotkeeper.cancel_run(r, 'Replaced');
     end loop;
   end if;
+
+  -- A row in front that an edit kept for its spread is not due yet: it must not keep due ones waiting.
+  update run l set behind = true
+   where l.owner = s.owner and l.exclusive and not l.behind and l.state = 0 and l.first_started_at is null
+     and l.run_at > clock_timestamp() and exists (select from unnest(v_new) k where k.run_at <= clock_timestamp());
 
   -- The first is not behind if nothing else of its owner lives; it takes over the place of the row that it replaces.
   insert into run (owner, slot, run_at, start_by, version, lane, max_attempts, trigger, exclusive, behind)

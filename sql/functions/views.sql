@@ -56,7 +56,7 @@ select id, namespace, schedule, slot, type, queue, priority, trigger, status, re
 -- health: per schedule that is not retired, folded state plus what is not yet folded: the same before the fold and after.
 create or replace view slotkeeper.health as
 select s.cluster, s.namespace, s.name, l.queue, s.suspended, s.held,
-       clock_timestamp() - coalesce(greatest(t.last_success_at, u.success_at), s.created_at) as since_last_success,
+       clock_timestamp() - greatest(t.last_success_at, u.success_at, s.created_at) as since_last_success,
        greatest(t.last_success_slot, u.success_slot) as last_success_slot,
        case when u.recount then b.dead else t.dead end::bigint as dead_runs,
        case when u.recount then b.consecutive_dead else t.consecutive_dead end::bigint as consecutive_dead,
@@ -76,7 +76,7 @@ select s.cluster, s.namespace, s.name, l.queue, s.suspended, s.held,
                                               and k.outcome = 3 order by k.first_slot desc limit 1) end
             else t.last_skip_reason end as last_skip_reason,
        case when u.skip_slot >= coalesce(t.last_skip_slot, '-infinity') then u.skip_at else t.last_skip_at end as last_skip_at,
-       s.watermark
+       s.watermark, s.created_at
   from slotkeeper.schedule s
   join slotkeeper.schedule_version v on v.schedule = s.id and v.version = s.version
   join slotkeeper.lane l on l.id = v.lane

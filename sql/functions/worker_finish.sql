@@ -117,6 +117,14 @@ begin
                          else greatest(slotkeeper.back_off(r.charged + r.returns, v.backoff_initial, v.backoff_max),
                                        make_interval(secs => p_seconds)) end;
   run_at := clock_timestamp() + v_after;
+  -- Given back before the handler began: if this very claim set first_started_at, the run has not started, and no time
+  -- of it has passed.
+  if p_kind = 'unstarted' or p_kind = 'infrastructure' and p_reason in ('NoHandler', 'ActionNotAllowed') then
+    if exists (select from claim_batch b
+                where b.token = r.token and b.lane = r.lane and r.first_started_at >= b.claimed_at) then
+      r.first_started_at := null;
+    end if;
+  end if;
   if p_kind = 'fatal' or (v_charge and r.charged >= r.max_attempts)
      or (v.active_deadline is not null and r.first_started_at + make_interval(secs => v.active_deadline) <= run_at) then
     perform slotkeeper.bury(r, case when p_kind = 'fatal' then case when p_reason in ('ActiveDeadlineExceeded', 'CredentialNotAllowed')
@@ -128,13 +136,6 @@ begin
     return;
   end if;
   became := 'ready';
-  -- Given back before the handler began: if this very claim set first_started_at, the run has not started.
-  if p_kind = 'unstarted' or p_reason in ('NoHandler', 'ActionNotAllowed') then
-    if exists (select from claim_batch b
-                where b.token = r.token and b.lane = r.lane and r.first_started_at >= b.claimed_at) then
-      r.first_started_at := null;
-    end if;
-  end if;
   update run l set state = 0, charged = r.charged, lost = r.lost, returns = r.returns, worker = null, token = null, run_at = settle.run_at,
                    first_started_at = r.first_started_at
    where l.id = r.id;

@@ -1,12 +1,15 @@
--- reap_v1: gives back the runs of workers whose lease has ended, and records the slots whose start_by has passed.
+-- reap_v2: gives back the runs of workers whose lease has ended, and records the slots whose start_by has passed.
 -- Every worker and every controller calls it; they cannot collide (SKIP LOCKED).
 --
 --   p_expected  the database time that the caller expects by its own monotonic clock, or null at its first call:
 --               a forward step of the database's clock must not expire living leases
 --   p_starting  true at a process's first call: a silent fleet seen then is a fleet that was cut off
---   returns     how many runs were given back, ended dead, or skipped as too late; and until when reaping is paused
-create or replace function slotkeeper.reap_v1(p_expected timestamptz, p_starting boolean,
-  out given_back integer, out dead integer, out skipped integer, out paused_until timestamptz)
+--   returns     how many runs were given back, ended dead, or skipped as too late; until when reaping is paused; and from
+--               where leases were lost: an array of {namespace, queue, pool, ready, dead, cancelled}, whose last three are
+--               what became of how many runs, and whose pool is that of the worker that lost them. A login that may not
+--               claim from a queue is not told its name: then the first three are empty
+create or replace function slotkeeper.reap_v2(p_expected timestamptz, p_starting boolean,
+  out given_back integer, out dead integer, out skipped integer, out paused_until timestamptz, out lost jsonb)
 language plpgsql security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 set jit = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
@@ -17,6 +20,7 @@ declare
 begin
   given_back := 0;
   dead := 0;
+  lost := '[]';
   paused_until := slotkeeper.pause_reaping(p_expected, p_starting);
   skipped := 0;
   if paused_until > clock_timestamp() then
@@ -26,13 +30,45 @@ begin
   for w in select e.* from worker e where e.lease_until < statement_timestamp() order by e.id limit 20 for update skip locked
   loop
     v_taken := slotkeeper.take_from_worker(w);
-    given_back := given_back + v_taken.given_back;
-    dead := dead + v_taken.dead;
+    lost := lost || v_taken.lost;
     if v_taken.left_over = 0 then
       delete from worker e where e.id = w.id;
     end if;
   end loop;
+  if lost <> '[]' then
+    select l.given_back, l.dead, l.by_queue into given_back, dead, lost from slotkeeper.lost_by_queue(lost) l;
+  end if;
 end $$;
+
+-- reap_v1: the same for clients of the version before, which do not ask from where.
+create or replace function slotkeeper.reap_v1(p_expected timestamptz, p_starting boolean,
+  out given_back integer, out dead integer, out skipped integer, out paused_until timestamptz)
+language sql security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  select r.given_back, r.dead, r.skipped, r.paused_until from slotkeeper.reap_v2(p_expected, p_starting) r;
+$$;
+
+-- lost_by_queue: what take_from_worker told of each claim, together, with the names that the caller may know.
+create or replace function slotkeeper.lost_by_queue(p_lost jsonb, out given_back integer, out dead integer, out by_queue jsonb)
+language sql stable
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  with of_claims as (
+    select case when k.told then l.namespace else '' end as namespace, case when k.told then l.queue else '' end as queue,
+           case when k.told then c.pool else '' end as pool, c.ready, c.dead, c.cancelled
+      from jsonb_to_recordset(p_lost) as c(lane integer, pool text, ready integer, dead integer, cancelled integer)
+      join lane l on l.id = c.lane
+     cross join lateral (
+       select pg_has_role(session_user, 'slotkeeper_controller', 'member')
+              or exists (select from queue_grant g
+                          where g.may_claim and g.login in ('*', session_user)
+                            and g.namespace in ('*', l.namespace) and g.queue in ('*', l.queue)) as told) k),
+  of_queues as (
+    select c.namespace, c.queue, c.pool, sum(c.ready) as ready, sum(c.dead) as dead, sum(c.cancelled) as cancelled
+      from of_claims c group by c.namespace, c.queue, c.pool)
+  select sum(q.ready)::integer, sum(q.dead)::integer, jsonb_agg(to_jsonb(q)) from of_queues q;
+$$;
 
 -- pause_reaping: the rules of the pause, which is a row that every process obeys. It lasts long enough for every
 -- living worker to reconnect and renew: a beat and min(10 s, lease / 6), always less than a lease.
@@ -71,9 +107,10 @@ begin
   return f.reap_paused_until;
 end $$;
 
--- take_from_worker: the runs of one worker that has lost its lease and whose row the caller holds.
-create or replace function slotkeeper.take_from_worker(w slotkeeper.worker,
-  out given_back integer, out dead integer, out left_over integer)
+-- take_from_worker: the runs of one worker that has lost its lease and whose row the caller holds. How many it could not have
+-- (others hold them at this moment), and for each claim what became of how many: {lane, pool, ready, dead, cancelled}.
+drop function if exists slotkeeper.take_from_worker(slotkeeper.worker);  -- its answer has changed since 0001
+create function slotkeeper.take_from_worker(w slotkeeper.worker, out left_over integer, out lost jsonb)
 language plpgsql
 set search_path = pg_catalog, slotkeeper, pg_temp
 as $$
@@ -84,12 +121,13 @@ declare
   v_all integer;
   v_owners bigint[];
   v_became text;
+  v_became_of_all jsonb;
 begin
-  given_back := 0;
-  dead := 0;
   left_over := 0;
+  lost := '[]';
   for b in select c.* from claim_batch c where c.worker = w.id order by c.lane, c.token loop
     v_seen := 0;
+    v_became_of_all := '{"ready": 0, "dead": 0, "cancelled": 0}';
     select count(*) into v_all from run l
      where l.lane = b.lane and not l.behind and l.run_at between b.lo and b.hi and l.token = b.token and l.state <> 0;
     for r in select l.* from run l
@@ -98,13 +136,15 @@ begin
     loop
       v_seen := v_seen + 1;
       v_became := slotkeeper.lose_lease(r, w.name);
-      given_back := given_back + (v_became = 'ready')::integer;
-      dead := dead + (v_became = 'dead')::integer;
+      v_became_of_all := jsonb_set(v_became_of_all, array[v_became], to_jsonb((v_became_of_all ->> v_became)::integer + 1));
       if v_became <> 'ready' and r.exclusive then
         v_owners := v_owners || r.owner;
       end if;
     end loop;
     left_over := left_over + v_all - v_seen;
+    if v_seen > 0 then
+      lost := lost || (v_became_of_all || jsonb_build_object('lane', b.lane, 'pool', w.pool));
+    end if;
     if v_all = v_seen then
       delete from claim_batch c where c.token = b.token and c.lane = b.lane;
     end if;

@@ -24,13 +24,10 @@ create table slotkeeper.lane (
   straggler_run_at timestamptz,
   straggler_id     bigint,
   noted_at         timestamptz not null default '-infinity',
-  unserved_since   timestamptz,
   unique (namespace, queue, priority)
 );
 comment on table slotkeeper.lane is
   '(namespace, queue, priority) to a small id. The straggler columns are the keeper''s note of the lowest ready row.';
-comment on column slotkeeper.lane.unserved_since is
-  'Since when no living worker serves it, as the operator saw it; null while one does. Written only when that changes.';
 
 create table slotkeeper.schedule (
   id                bigint generated always as identity primary key,
@@ -48,7 +45,6 @@ create table slotkeeper.schedule (
   next_due          timestamptz,
   suspended         boolean not null default false,
   held              boolean not null default false,
-  held_until        timestamptz,
   unwatched         boolean not null default false,
   trigger_key       text,
   created_at        timestamptz not null default clock_timestamp(),
@@ -57,14 +53,10 @@ create table slotkeeper.schedule (
   unique (cluster, namespace, name)
 ) with (fillfactor = 70);
 create index schedule_due on slotkeeper.schedule (next_due) where next_due is not null;
-create index schedule_held on slotkeeper.schedule (held_until) where held;
 comment on table slotkeeper.schedule is 'One row per JobSchedule; a deleted one stays as a tombstone that keeps the watermark.';
 comment on column slotkeeper.schedule.watermark is 'Slots up to this instant are decided. It never falls.';
-comment on column slotkeeper.schedule.next_due is
-  'next_slot + spread offset; null while suspended, unwatched, retired or never firing. While held: when the hold ends by itself.';
-comment on column slotkeeper.schedule.held_until is
-  'While held: when that ends by itself; null if only a command ends it. The slot on that second is not held.';
-comment on column slotkeeper.schedule.timing_since is 'When the current timing was accepted, or the schedule last resumed or was released.';
+comment on column slotkeeper.schedule.next_due is 'next_slot + spread offset; null while suspended, held, unwatched, retired or never firing.';
+comment on column slotkeeper.schedule.timing_since is 'When the current timing was accepted, or the schedule last resumed.';
 
 create table slotkeeper.schedule_version (
   schedule            bigint not null references slotkeeper.schedule (id),
@@ -101,12 +93,10 @@ create table slotkeeper.owner (
   id       bigint generated always as identity primary key,
   schedule bigint not null,
   kind     smallint not null,
-  label    text not null default '',
-  made_at  timestamptz not null default clock_timestamp()
+  label    text not null default ''
 );
 create index owner_schedule on slotkeeper.owner (schedule) where kind <> 0;
 create unique index owner_manual on slotkeeper.owner (schedule, label) where kind = 1;
-create index owner_made_at on slotkeeper.owner (made_at) where kind <> 0;
 comment on table slotkeeper.owner is 'What run.owner names: a schedule''s slots, one manual trigger, one re-run.';
 
 create table slotkeeper.schedule_state (
@@ -193,7 +183,6 @@ comment on column slotkeeper.run.returns is 'Returns that were not charged (snoo
 create table slotkeeper.worker (
   id            bigint generated always as identity primary key,
   name          text not null,
-  namespace     text not null,
   pool          text not null,
   namespaces    text[] not null,
   queues        text[] not null,
@@ -207,7 +196,6 @@ create table slotkeeper.worker (
   lease_until   timestamptz not null
 ) with (fillfactor = 50);
 comment on table slotkeeper.worker is 'One row per worker process; a beat moves lease_until. Logged: an unlogged lease table is empty after a crash.';
-comment on column slotkeeper.worker.namespace is 'Where it runs: (namespace, pool) names its pool. What it claims from is in namespaces and queues.';
 
 create table slotkeeper.claim_batch (
   token      uuid not null,
@@ -258,8 +246,6 @@ create table slotkeeper.run_done (
 ) partition by range (finished_at);
 create index run_done_slot on slotkeeper.run_done (owner, slot) where owner is not null;
 create index run_done_id on slotkeeper.run_done (id) where owner is null;
--- History is written in the order of finished_at, so ranges of blocks are index enough, and cost a finish next to nothing.
-create index run_done_finished_at on slotkeeper.run_done using brin (finished_at) with (autosummarize = on);
 comment on table slotkeeper.run_done is 'History: done, superseded, cancelled. Partitioned by day, dropped by partition.';
 
 create table slotkeeper.run_dead (
@@ -285,7 +271,6 @@ create table slotkeeper.run_dead (
 );
 create unique index run_dead_slot on slotkeeper.run_dead (owner, slot) where owner is not null;
 create index run_dead_died_at on slotkeeper.run_dead (died_at);
-create index run_dead_lane on slotkeeper.run_dead (lane);
 comment on table slotkeeper.run_dead is 'The dead-letter list, until requeued or purged.';
 
 create table slotkeeper.slot_skip (
@@ -300,7 +285,6 @@ create table slotkeeper.slot_skip (
   at         timestamptz not null default clock_timestamp()
 ) partition by range (at);
 create index slot_skip_slot on slotkeeper.slot_skip (schedule, first_slot);
-create index slot_skip_at on slotkeeper.slot_skip using brin (at) with (autosummarize = on);
 comment on table slotkeeper.slot_skip is 'Slots that did not run, with the reason; a long stretch is one range row.';
 
 create table slotkeeper.idempotency (
@@ -316,16 +300,12 @@ comment on table slotkeeper.idempotency is 'Ad-hoc keys. Held while the run is l
 create table slotkeeper.pool (
   namespace   text not null,
   name        text not null,
-  namespaces  text[] not null,
   queues      text[] not null,
-  concurrency integer not null check (concurrency > 0),
+  concurrency integer not null,
   declared_by text not null,
-  login       text default session_user,
   primary key (namespace, name)
 );
 comment on table slotkeeper.pool is 'Worker pools, declared by the controller''s configuration or by the first worker that names one.';
-comment on column slotkeeper.pool.namespaces is 'Whose queues it claims from; * stands for all, as in queues.';
-comment on column slotkeeper.pool.login is 'Of the workers that declared it; null: declared by configuration, which no worker changes.';
 
 create table slotkeeper.queue_grant (
   login     text not null,
@@ -345,16 +325,11 @@ create table slotkeeper.hold (
   namespace  text,
   name       text,
   held_by    text not null,
-  login      text not null default session_user,
   reason     text not null,
   held_at    timestamptz not null default clock_timestamp(),
-  held_until timestamptz,
-  unique nulls not distinct (cluster, namespace, name),
-  check (name is null or namespace is not null)
+  held_until timestamptz
 );
-comment on table slotkeeper.hold is
-  'Who holds what (a schedule; without a name a namespace; without a namespace a cluster''s everything), why and until when.
-Acts like suspend.';
+comment on table slotkeeper.hold is 'Who holds what (a schedule, a namespace, everything), why and until when. Acts like suspend.';
 
 -- One row: what every process obeys, and what is done once per database.
 create table slotkeeper.fleet (

@@ -1,6 +1,6 @@
 -- name: keeper.reap
 -- Gives back the runs of workers whose lease has ended, and records slots that are past their start_by.
-select * from slotkeeper.reap_v1(%(expected)s::timestamptz, %(starting)s::boolean) r, clock_timestamp() as moment;
+select * from slotkeeper.reap_v2(%(expected)s::timestamptz, %(starting)s::boolean) r, clock_timestamp() as moment;
 
 -- name: keeper.fold
 -- Moves outcomes into schedule_state.

@@ -10,6 +10,10 @@ select * from slotkeeper.queues_v1(%(limit)s::integer);
 -- What is ready or dead in the lanes of one worker.
 select * from slotkeeper.own_queues_v1(%(worker)s::bigint, %(limit)s::integer);
 
+-- name: metrics.served_queues
+-- Which pools serve which queues.
+select * from slotkeeper.served_queues_v1();
+
 -- name: metrics.vital_signs
 -- How late the ticker is, watermarks ahead of the clock, and whether reaping is paused.
 select * from slotkeeper.vital_signs_v1();
@@ -23,6 +27,8 @@ select * from slotkeeper.schedule_totals_v1(%(cluster)s::text);
 select h.namespace, h.name, h.queue, h.suspended, h.held, h.dead_runs, h.consecutive_dead, h.missed,
        floor(extract(epoch from h.last_success_at))::bigint as last_success,
        floor(extract(epoch from h.last_failure_at))::bigint as last_failure,
+       floor(extract(epoch from h.created_at))::bigint as created,
+       coalesce(h.last_success_at < h.created_at, true) as never_succeeded,
        floor(extract(epoch from h.success_due))::bigint as success_due,
        floor(extract(epoch from h.next_slot))::bigint as next_slot,
        floor(extract(epoch from clock_timestamp() - h.oldest_pending_age))::bigint as oldest_pending,

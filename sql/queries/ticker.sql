@@ -12,14 +12,15 @@ select id, owner, version, next_due from slotkeeper.upcoming_v1(
 select * from slotkeeper.versions_v1(%(owners)s::bigint[], %(versions)s::integer[]);
 
 -- name: ticker.materialise
--- Decides the slots of many schedules; returns the ids that are left for the next pass.
+-- Decides the slots of many schedules; returns the ids that are left for the next pass. (%b: the driver writes a thousand
+-- instants in binary ten times as fast as in text, which it would choose.)
 select slotkeeper.materialise_v1(
-  %(ids)s::bigint[], %(versions)s::integer[], %(watermarks)s::timestamptz[], %(until)s::timestamptz[],
-  %(next_slots)s::timestamptz[], %(next_dues)s::timestamptz[],
-  %(run_ids)s::bigint[], %(run_slots)s::timestamptz[], %(run_ats)s::timestamptz[], %(run_start_bys)s::timestamptz[],
-  %(run_triggers)s::smallint[], %(run_places)s::integer[], %(run_exempt)s::boolean[],
-  %(skip_ids)s::bigint[], %(skip_firsts)s::timestamptz[], %(skip_lasts)s::timestamptz[], %(skip_counts)s::bigint[],
-  %(skip_reasons)s::text[]) as left_over;
+  %(ids)b::bigint[], %(versions)b::integer[], %(watermarks)b::timestamptz[], %(until)b::timestamptz[],
+  %(next_slots)b::timestamptz[], %(next_dues)b::timestamptz[],
+  %(run_ids)b::bigint[], %(run_slots)b::timestamptz[], %(run_ats)b::timestamptz[], %(run_start_bys)b::timestamptz[],
+  %(run_triggers)b::smallint[], %(run_places)b::integer[], %(run_exempt)b::boolean[],
+  %(skip_ids)b::bigint[], %(skip_firsts)b::timestamptz[], %(skip_lasts)b::timestamptz[], %(skip_counts)b::bigint[],
+  %(skip_reasons)b::text[]) as left_over;
 
 -- name: ticker.next_due
 -- Seconds until the next slot falls due, by the database's clock; null when none will.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import Any
 import pytest
 import yaml
 
-from helm_chart import CHART, CI_FILES, DATABASE, find, render
+from helm_chart import CHART, CI_FILES, DATABASE, ROOT, find, render
 
 HERE = Path(__file__).parent
+PAGE = ROOT / "docs" / "alerts.md"
 CASES = sorted(HERE.glob("Slotkeeper*.yaml"))
 
 
@@ -64,6 +66,19 @@ def test_every_alert_has_a_file_in_which_it_fires_and_is_silent() -> None:
             if check["alertname"] == file.stem
         ]
         assert {bool(check.get("exp_alerts")) for check in checks} == {True, False}, file.name
+
+
+def test_c126_a_schedule_that_should_be_there_is_missed_by_the_rule_of_the_page(promtool: str, tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    given = yaml.safe_load(example)["prometheusRule"]
+    (tmp_path / "rules.yaml").write_text(
+        yaml.safe_dump(_rules({**DATABASE, "prometheusRule": {"enabled": True, **given}}))
+    )
+    shutil.copy(HERE / "missing.yaml", tmp_path)
+    done = subprocess.run(
+        [promtool, "test", "rules", "missing.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("file", CI_FILES, ids=lambda file: file.stem)

@@ -15,7 +15,10 @@ UNITS = ("_seconds", "_bytes", "_ratio", "_info")
 #: What counts things, names them last.
 THINGS = ("_runs", "_slots", "_schedules", "_total", "_restarts_total")
 #: Zero or one, or a count of failures.
-FLAGS = ("_up", "_ready", "_suspended", "_held", "_paused", "_leader", "_failed", "_failures", "_version", "_left_out")
+FLAGS = (
+    "_up", "_ready", "_suspended", "_held", "_paused", "_leader", "_failed", "_failures", "_version", "_left_out",
+    "_missing", "_never_succeeded",
+)  # fmt: skip
 
 
 def test_the_page_is_made_from_the_catalogue() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +19,8 @@ from controller_place import ControllerPlace, controller_place
 from processes import eventually
 from scenario import add_schedule, add_worker, enqueue, fold, one, rows
 from slotkeeper.metrics.catalogue import DEFINITIONS
+from slotkeeper.store.metrics import queues
+from slotkeeper.store.metrics import schedules as schedules_shown
 
 Connection = psycopg.Connection[Any]
 
@@ -119,6 +124,16 @@ def test_schedules_by_state_and_slots_by_outcome(
     assert shown.value("slotkeeper_slots_materialised_total") == 2
 
 
+def test_c102_when_retention_was_last_complete_is_shown(connection: Connection, controller: ControllerPlace) -> None:
+    name = "slotkeeper_retention_last_success_timestamp_seconds"
+    assert controller.scrape().value(name) is None
+    before = time.time()
+    controller.parts.keeper.keep()
+    shown = controller.scrape().value(name)
+    assert shown is not None
+    assert shown >= before
+
+
 def test_another_clusters_schedules_are_not_shown(connection: Connection, controller: ControllerPlace) -> None:
     add_schedule(connection, "theirs", cluster="other", namespace="elsewhere")
     add_schedule(connection, "ours", namespace="here")
@@ -141,17 +156,107 @@ def test_an_overdue_slot_is_the_tickers_lag(connection: Connection, controller: 
 
 
 def test_leases_that_ended_are_counted_by_who_reaps(connection: Connection, controller: ControllerPlace) -> None:
-    """Counted by what became of the runs: one has attempts left, one has not."""
-    for attempts in (6, 1):
-        enqueue(connection, max_attempts=attempts)
+    """Counted by queue, pool, and what became of the runs: attempts are left, none is left, one was being cancelled."""
+    for attempts, queue in ((6, "mail"), (6, "mail"), (1, "mail"), (6, "reports")):
+        enqueue(connection, max_attempts=attempts, queue=queue)
+    cancelled = enqueue(connection, queue="reports", priority=1).id  # another lane of the same queue
     add_worker(connection)  # somebody lives, so that the fleet is not silent
-    gone = add_worker(connection)
-    assert len(gone.claim()) == 2
+    gone = add_worker(connection, queues=["*"], pool="apps")
+    quiet = add_worker(connection, queues=["mail"], pool="quiet")
+    assert len(gone.claim()) == 5
+    assert scenario.cancel(connection, cancelled) == {cancelled: "running"}
+    name = "slotkeeper_lease_expirations_total"
+    shown = controller.scrape()
+    assert sum(shown.values(name)) == 0
+    assert shown.value(name, queue="mail", pool="quiet", became="ready") == 0, "told before anything is lost"
     gone.expire()
+    quiet.expire()
     controller.parts.keeper.reap()
     shown = controller.scrape()
-    assert shown.value("slotkeeper_lease_expirations_total", became="ready") == 1
-    assert shown.value("slotkeeper_lease_expirations_total", became="dead") == 1
+    lost = {
+        (queue, became): shown.value(name, namespace="default", queue=queue, pool="apps", became=became)
+        for queue in ("mail", "reports")
+        for became in ("ready", "dead", "cancelled")
+    }
+    assert lost == {
+        ("mail", "ready"): 2, ("mail", "dead"): 1, ("mail", "cancelled"): 0,
+        ("reports", "ready"): 1, ("reports", "dead"): 0, ("reports", "cancelled"): 1,
+    }  # fmt: skip
+    assert sum(shown.values(name)) == 5, "the other pools lost nothing"
+
+
+def test_c124_a_total_never_falls_whatever_retention_deletes(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,000 done, 900 of them deleted, 50 more done, another process: increase() is 1,050."""
+    monkeypatch.setattr("slotkeeper.metrics.controller._SECONDS", 0.0)
+    schedule = add_schedule(connection, overlap="Allow", catch_up="RunAll")
+    worker = add_worker(connection)
+    looks: list[dict[tuple[Any, ...], float]] = []
+
+    def done(count: int) -> None:
+        schedule.materialise([schedule.watermark + timedelta(minutes=number) for number in range(1, count + 1)])
+        worker.finish_batch(worker.claim(count))
+        fold(connection)
+
+    def look(place: ControllerPlace) -> None:
+        families = place.scrape().families.values()
+        samples = [sample for family in families if family.type == "counter" for sample in family.samples]
+        looks.append({(sample.name, *sorted(sample.labels.items())): sample.value for sample in samples})
+        assert {family.type for family in families if family.name == "slotkeeper_queue_runs"} == {"gauge"}
+
+    with controller_place(dsn) as place:
+        look(place)
+        done(1000)
+        look(place)
+        connection.execute("delete from slotkeeper.run_done where id in (select id from slotkeeper.run_done limit 900)")
+        assert one(connection, "select count(*) from slotkeeper.run_done") == 100
+        look(place)
+        done(50)
+        look(place)
+    with controller_place(dsn) as another:
+        look(another)
+    name = ("slotkeeper_slots_ended_total", ("namespace", "default"), ("outcome", "done"))
+    assert [seen[name] for seen in looks] == [0, 1000, 1000, 1050, 1050]
+    for before, after in itertools.pairwise(looks):
+        assert before.keys() <= after.keys()
+        assert [series for series in before if 0 != after[series] < before[series]] == []
+
+
+def test_c131_scrapers_share_one_reading_that_never_touches_history(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many scrape at once, there is one question per endpoint and interval, and its age is told."""
+    add_schedule(connection)
+    enqueue(connection)
+    asked: list[str] = []
+
+    def counted(name: str, read: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(*values: Any) -> Any:
+            asked.append(name)
+            return read(*values)
+
+        return ask
+
+    monkeypatch.setattr("slotkeeper.metrics.controller.queues", counted("queues", queues))
+    monkeypatch.setattr("slotkeeper.metrics.schedules.schedules", counted("schedules", schedules_shown))
+    monkeypatch.setattr("slotkeeper.metrics.controller._SECONDS", 3600.0)
+    monkeypatch.setattr("slotkeeper.metrics.schedules.SHARED_SECONDS", 3600.0)
+    before = time.time()
+    with controller_place(dsn) as place, connection.transaction(), ThreadPoolExecutor(10) as scrapers:
+        for table in ("run_done", "run_error"):
+            connection.execute(f"lock slotkeeper.{table} in access exclusive mode")
+        paths = ["/metrics", "/metrics/schedules"] * 20
+        shown = list(scrapers.map(place.scrape, paths))
+        later = [place.scrape(path) for path in paths[:2]]
+    assert sorted(asked) == ["queues", "schedules"]
+    assert later[0].value("slotkeeper_queue_runs", namespace="default", state="ready") == 1
+    assert later[1].value("slotkeeper_schedules_left_out") == 0
+    names = ("slotkeeper_queues_read_timestamp_seconds", "slotkeeper_schedules_read_timestamp_seconds")
+    for scraped, name in zip([*shown, *later], itertools.cycle(names)):
+        read_at = scraped.value(name)
+        assert read_at is None or before <= read_at <= time.time()
+    assert all(scraped.value(name) for scraped, name in zip(later, names, strict=True))
 
 
 def test_all_that_is_in_the_catalogue_is_shown_and_nothing_else(
@@ -160,7 +265,11 @@ def test_all_that_is_in_the_catalogue_is_shown_and_nothing_else(
     """But what only a controller with Kubernetes has."""
     add_schedule(connection, next_due=scenario.EPOCH)
     enqueue(connection)
-    of_kubernetes = {"leader", "watch_pump_restarts_total", "resync_braked_schedules", "resync_failed"}
+    controller.parts.keeper.keep()
+    of_kubernetes = {
+        "leader", "watch_pump_restarts_total", "resync_braked_schedules", "resync_failed", "resync_age_seconds",
+        "permission_missing",
+    }  # fmt: skip
     for path, where in (("/metrics", "controller"), ("/metrics/schedules", "schedules")):
         families = controller.scrape(path).families
         shown = {

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
+import scenario
 from scraping import scrape
 from slotkeeper.errors import DatabaseUnavailable
 from slotkeeper.metrics.address import Address
@@ -17,8 +20,16 @@ from slotkeeper.metrics.reading import DatabaseReader
 from slotkeeper.metrics.server import HttpServer, turns
 from slotkeeper.metrics.worker import WorkerMetrics
 from slotkeeper.store.connection import Session
-from slotkeeper.store.metrics import schema
+from slotkeeper.store.metrics import needed_schema, queues, schema
 from slotkeeper.worker.counts import OUTCOMES, AttemptCounts
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[Connection]:
+    with scenario.connect(dsn) as opened:
+        yield opened
 
 
 class _Facts:
@@ -91,8 +102,8 @@ def test_a_failure_is_told_and_the_last_value_kept(dsn: str) -> None:
         broken = True
         bad = await reading.known(30)
         reader.close()
-        assert (good.value, good.answered) == (1, True)
-        assert (bad.value, bad.answered, bad.recent) == (1, False, 1)
+        assert (good.value, good.answered) == (needed_schema(), True)
+        assert (bad.value, bad.answered, bad.recent) == (good.value, False, good.value)
 
     asyncio.run(ask())
 
@@ -113,7 +124,7 @@ def test_a_slow_answer_is_none_only_when_it_is_late(dsn: str, monkeypatch: pytes
             go_on.clear()
             monkeypatch.setattr("slotkeeper.metrics.reading.LATE", 3600.0)
             slow = await reading.known(0.01)
-            assert (slow.value, slow.answered) == (1, True)
+            assert (slow.value, slow.answered) == (needed_schema(), True)
             monkeypatch.setattr("slotkeeper.metrics.reading.LATE", 0.0)
             assert not (await reading.known(0.01)).answered
             go_on.set()
@@ -123,6 +134,41 @@ def test_a_slow_answer_is_none_only_when_it_is_late(dsn: str, monkeypatch: pytes
             reader.close()
 
     asyncio.run(ask())
+
+
+def test_c131_a_question_has_a_time_out_of_its_own(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the login's is, and for that question alone."""
+    monkeypatch.setattr("slotkeeper.metrics.reading.STATEMENT_SECONDS", 0.2)
+
+    async def ask() -> None:
+        reader = DatabaseReader(dsn, "test")
+        reading = reader.reading(lambda session: len(queues(session, 1)), seconds=0)
+        try:
+            with connection.transaction():
+                connection.execute("lock slotkeeper.lane in access exclusive mode")
+                late = await reading.known(30)
+                assert (late.value, late.answered) == (None, False)
+            assert (await reading.known(30)).answered
+            left = await reader.ask(lambda session: session.connection().__enter__().execute("show statement_timeout"))
+            assert left.fetchone()[0] == "0"
+        finally:
+            reader.close()
+
+    asyncio.run(ask())
+
+
+def test_what_was_read_is_not_kept_for_long_though_reading_took_long(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slotkeeper.metrics.reading._SHARE", 1e-9)
+
+    async def ask() -> float:
+        reader = DatabaseReader(dsn, "test")
+        kept = (await reader.reading(schema, seconds=5).known(30)).kept
+        reader.close()
+        return kept
+
+    assert asyncio.run(ask()) == 25
 
 
 def test_a_loop_that_does_not_turn_is_noticed() -> None:

@@ -258,6 +258,40 @@ def test_a_worker_that_holds_a_long_run_is_wanted(connection: Connection) -> Non
     assert (number(connection).wanted, number(connection).holding) == (1, 1)
 
 
+def test_c133_busy_workers_are_wanted_as_long_as_they_hold_runs(connection: Connection) -> None:
+    """Ten workers hold a run each and nothing waits: 10; five come: 15; all end: 0. Nobody is counted twice."""
+    busy = [add_worker(connection, concurrency=1) for _ in range(10)]
+    for _ in busy:
+        enqueue(connection)
+    held = [(worker, worker.claim(1)[0]) for worker in busy]
+    assert parts(number(connection)) == (0, 10, 0, 10)
+    for _ in range(5):
+        enqueue(connection)
+    assert parts(number(connection)) == (5, 10, 0, 15)
+    held += [(worker, worker.claim(1)[0]) for worker in [add_worker(connection, concurrency=1) for _ in range(5)]]
+    assert parts(number(connection)) == (0, 15, 0, 15)
+    for left, (worker, run) in zip(range(14, -1, -1), held, strict=True):
+        worker.finish(run)
+        assert parts(number(connection)) == (0, left, 0, left), "never fewer than what is held"
+
+
+def test_c133_workers_with_room_are_wanted_while_a_run_of_theirs_would_outlive_the_drain(
+    connection: Connection,
+) -> None:
+    """By concurrency one worker would do for ten runs; but each of the ten that hold one would be told to stop."""
+    held = []
+    for _ in range(10):
+        enqueue(connection)
+        worker = add_worker(connection, concurrency=20)
+        held.append((worker, worker.claim(1)[0]))
+    assert number(connection).wanted == 1, "what is young ends while its worker drains"
+    connection.execute("update slotkeeper.claim_batch set claimed_at = claimed_at - interval '10 minutes'")
+    assert number(connection).wanted == 10
+    for worker, run in held:
+        worker.finish(run)
+    assert number(connection).wanted == 0
+
+
 def test_the_newest_worker_says_how_the_pool_is(connection: Connection) -> None:
     add_worker(connection, concurrency=20)
     add_worker(connection, concurrency=40, queues=["default", "mail"])

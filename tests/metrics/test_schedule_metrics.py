@@ -65,7 +65,7 @@ def values(shown: Scrape, schedule: str) -> dict[str, float | None]:
     names = (
         "last_success_timestamp_seconds", "last_failure_timestamp_seconds", "success_due_timestamp_seconds",
         "next_slot_timestamp_seconds", "oldest_pending_timestamp_seconds", "dead_runs", "consecutive_dead_runs",
-        "missed_slots", "suspended", "held",
+        "missed_slots", "suspended", "held", "created_timestamp_seconds", "never_succeeded",
     )  # fmt: skip
     return {name: shown.value(f"slotkeeper_schedule_{name}", schedule=schedule) for name in names}
 
@@ -104,7 +104,8 @@ def test_a_schedule_with_a_history(
     assert after["next_slot_timestamp_seconds"] == epoch(connection, "next_slot", "story")
     assert after["dead_runs"] == after["consecutive_dead_runs"] == 1
     assert after["missed_slots"] == skipped >= 2
-    assert after["suspended"] == after["held"] == 0
+    assert after["suspended"] == after["held"] == after["never_succeeded"] == 0
+    assert after["created_timestamp_seconds"] == epoch(connection, "created_at", "story")
     pending = one(connection, "select extract(epoch from min(run_at))::float8 from slotkeeper.run where not behind")
     assert after["oldest_pending_timestamp_seconds"] == pytest.approx(pending, abs=1.1)
 
@@ -138,6 +139,85 @@ def test_a_deleted_schedule_vanishes(dsn: str, connection: Connection) -> None:
         answer = get(port, PATH)
     assert "stays" in answer.text
     assert "goes" not in answer.text
+
+
+def test_c126_a_schedule_that_is_deleted_and_created_anew_begins_anew(
+    dsn: str, connection: Connection, schedules: AppliedSchedules, session: Session
+) -> None:
+    """It is overdue when it is deleted: then it has no series, and a day later the age of the new one is its own."""
+    every = {"periodSeconds": 60}
+    schedules.apply(jobschedule("report", task="t", every=every))
+    worker = add_worker(connection)
+    schedules.fire("report", back=timedelta(minutes=1))
+    worker.finish_batch(worker.claim())
+    fold(connection)
+    connection.execute(
+        "update slotkeeper.schedule set created_at = created_at - interval '3 days',"
+        " timing_since = timing_since - interval '3 days'"
+    )
+    connection.execute(
+        "update slotkeeper.schedule_state set last_success_at = last_success_at - interval '2 days', due_since = null"
+    )
+    refresh_success_due(session)
+    with serving(dsn) as port:
+        firing = scrape(port, PATH)
+        now = one(connection, "select extract(epoch from clock_timestamp())::float8")
+        assert firing.value("slotkeeper_schedule_success_due_timestamp_seconds", schedule="report") < now
+        assert firing.value("slotkeeper_schedule_never_succeeded", schedule="report") == 0
+
+        assert schedules.retire("report")
+        assert "report" not in get(port, PATH).text
+
+        connection.execute("update slotkeeper.schedule set retired_at = retired_at - interval '1 day'")
+        schedules.apply(_of_another_uid(jobschedule("report", task="t", every=every)))
+        schedules.apply(jobschedule("renamed", task="t", every=every))
+        refresh_success_due(session)
+        anew = scrape(port, PATH)
+    for name in ("report", "renamed"):
+        assert (anew.value("slotkeeper_schedule_created_timestamp_seconds", schedule=name) or 0) >= int(now)
+        assert anew.value("slotkeeper_schedule_never_succeeded", schedule=name) == 1
+        assert (anew.value("slotkeeper_schedule_success_due_timestamp_seconds", schedule=name) or 0) > now
+    since = one(connection, "select since_last_success from slotkeeper.health where name = 'report'")
+    assert since < timedelta(hours=1), "not since what its predecessor did"
+
+
+def _of_another_uid(obj: dict[str, Any]) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "uid": "another"}}
+
+
+def test_c127_a_schedule_that_has_never_succeeded_has_an_age_and_says_so(
+    dsn: str, connection: Connection, schedules: AppliedSchedules, session: Session
+) -> None:
+    """One has failed for two days; the other's first slot is in twenty days, and it is not overdue before that."""
+    schedules.apply(jobschedule("fails", task="t", every={"periodSeconds": 3600}))
+    first = one(connection, "select date_trunc('second', clock_timestamp()) + interval '20 days'")
+    schedules.apply(jobschedule("later", task="t", at=[first.strftime("%Y-%m-%dT%H:%M:%SZ")]))
+    connection.execute(
+        "update slotkeeper.schedule set created_at = clock_timestamp() - interval '2 days',"
+        " timing_since = clock_timestamp() - interval '2 days'"
+    )
+    schedules.fire("fails")
+    worker = add_worker(connection)
+    assert worker.finish(worker.claim()[0], "failed").became == "ready"
+    refresh_success_due(session)
+    with serving(dsn) as port:
+        shown = scrape(port, PATH)
+    now = one(connection, "select extract(epoch from clock_timestamp())::float8")
+    for name in ("fails", "later"):
+        since = one(connection, "select since_last_success from slotkeeper.health where name = %s", name)
+        assert since.total_seconds() == pytest.approx(172_800, abs=60)
+        assert now - (shown.value("slotkeeper_schedule_created_timestamp_seconds", schedule=name) or 0) == (
+            pytest.approx(172_800, abs=60)
+        )
+        assert shown.value("slotkeeper_schedule_never_succeeded", schedule=name) == 1
+        assert shown.value("slotkeeper_schedule_last_success_timestamp_seconds", schedule=name) is None
+    due = {
+        name: shown.value("slotkeeper_schedule_success_due_timestamp_seconds", schedule=name)
+        for name in ("fails", "later")
+    }
+    assert due["fails"] is not None
+    assert due["later"] is not None
+    assert due["fails"] < now < first.timestamp() < due["later"]
 
 
 def test_more_than_the_bound_are_left_out_and_it_is_said(dsn: str, connection: Connection) -> None:

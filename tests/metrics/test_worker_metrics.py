@@ -11,6 +11,7 @@ from processes import OwnProcess, eventually
 from scenario import add_worker, enqueue
 from scraping import Scrape, get, scrape
 from slotkeeper.metrics.catalogue import DEFINITIONS
+from slotkeeper.store.metrics import needed_schema
 from worker_place import Place
 
 ATTEMPTS = "slotkeeper_attempts_total"
@@ -100,12 +101,14 @@ def test_a_worker_shows_the_depth_of_its_own_queues(place: Place) -> None:
 
 
 def test_a_worker_counts_the_leases_that_it_reaps(place: Place) -> None:
-    gone = add_worker(place.connection)
-    enqueue(place.connection, task="succeed")
+    gone = add_worker(place.connection, pool="apps", queues=["mail"])
+    enqueue(place.connection, task="succeed", queue="mail")
     assert gone.claim()
     gone.expire()
-    port = port_of(place.worker(listen="127.0.0.1:0"))
-    eventually(lambda: scrape(port).value("slotkeeper_lease_expirations_total", became="ready") == 1, "it is counted")
+    port = port_of(place.worker("--queues", "mail,reports", listen="127.0.0.1:0"))
+    name = "slotkeeper_lease_expirations_total"
+    eventually(lambda: scrape(port).value(name, queue="mail", pool="apps", became="ready") == 1, "it is counted")
+    assert scrape(port).value(name, queue="mail", pool="default", became="ready") == 0, "of its own pool beforehand"
 
 
 def test_a_draining_worker_is_not_ready_before_it_ends(place: Place) -> None:
@@ -149,5 +152,5 @@ def test_a_controller_process_serves_and_stops(place: Place) -> None:
     assert get(port, "/livez").status == 200
     place.schedules.add(task="succeed")
     assert scrape(port, "/metrics/schedules").labels("slotkeeper_schedule_info", "schedule") == set()
-    assert scrape(port).value("slotkeeper_schema_version") == 1
+    assert scrape(port).value("slotkeeper_schema_version") == needed_schema()
     assert controller.stop() == 0

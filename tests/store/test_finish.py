@@ -164,6 +164,19 @@ def test_the_active_deadline_ends_a_run_that_would_come_back_too_late(connection
     assert schedule.job() == [(SLOT, "dead", "ActiveDeadlineExceeded")]
 
 
+@pytest.mark.parametrize(("kind", "reason"), [("infrastructure", "NoHandler"), ("unstarted", "")])
+def test_the_active_deadline_does_not_run_before_a_run_has_started(
+    connection: Connection, kind: str, reason: str
+) -> None:
+    """In a rolling deploy nobody may have its handler for longer than the deadline."""
+    schedule = add_schedule(connection, active_deadline=1)
+    schedule.materialise([SLOT])
+    worker = add_worker(connection)
+    (run,) = worker.claim()
+    assert worker.finish(run, kind, reason=reason, seconds=3600).became == "ready"
+    assert schedule.runs()[0]["first_started_at"] is None
+
+
 @pytest.mark.parametrize("number", [1, 2, 12, 13, 31, 32, 63, 64, 310, 1024, 5000])
 def test_back_off_stays_within_its_bound(connection: Connection, number: int) -> None:
     bound = min(3600, 2 ** (number - 1))

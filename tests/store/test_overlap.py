@@ -55,6 +55,21 @@ def test_skip_does_not_meet_a_run_that_was_given_back_before_it_began(connection
     assert schedule.job() == [(SLOTS[0], "superseded", "Superseded"), (SLOTS[1], "ready", None)]
 
 
+def test_a_run_whose_time_has_passed_while_nobody_could_run_it_keeps_no_slot_from_running(
+    connection: Connection,
+) -> None:
+    schedule, worker, run = begun(connection, active_deadline=60)
+    worker.expire()
+    reap(connection)
+    schedule.materialise([SLOTS[1]])
+    assert schedule.job()[1] == (SLOTS[1], "skipped", "Overlap"), "it may still run"
+    connection.execute("update slotkeeper.run set first_started_at = first_started_at - interval '1 minute'")
+    schedule.materialise([SLOTS[2]])
+    assert schedule.job()[::2] == [(SLOTS[0], "dead", "ActiveDeadlineExceeded"), (SLOTS[2], "ready", None)]
+    assert worker.finish(run).answer != "recorded", "it has ended"
+    assert drained(add_worker(connection)) == [SLOTS[2]]
+
+
 def test_skip_leaves_what_is_stored_already_to_run_one_after_another(connection: Connection) -> None:
     schedule, worker = add_schedule(connection, catch_up="RunAll"), add_worker(connection)
     schedule.materialise(SLOTS[:3])

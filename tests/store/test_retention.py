@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from scenario import add_schedule, add_worker, enqueue, fold, health, one, records, requeue, rows
+from slotkeeper.errors import DatabaseBusy
+from slotkeeper.keeper import Keeper
 
 Connection = psycopg.Connection[Any]
 SLOT = datetime(2020, 1, 1, 12, tzinfo=UTC)
@@ -251,3 +255,90 @@ def test_a_requeued_dead_run_keeps_its_key(connection: Connection) -> None:
     worker.finish(worker.claim()[0], "fatal")
     assert requeue(connection, first.id) == {first.id: "ready"}
     assert enqueue(connection, key="k") == (first.id, False)
+
+
+@pytest.fixture
+def hasty_keeper(dsn: str) -> Iterator[Keeper]:
+    """A keeper whose login has a statement_timeout that is far too short for a whole chunk."""
+    keeper = Keeper(make_conninfo(dsn, options="-c statement_timeout=200ms"))
+    yield keeper
+    for actor in keeper.actors:
+        actor._close()
+
+
+def keep(keeper: Keeper) -> str | None:
+    """One step; the code of the error that it ended with."""
+    try:
+        keeper.keep()
+    except DatabaseBusy as error:
+        return error.sqlstate
+    return None
+
+
+def slow_deletes(connection: Connection, table: str) -> None:
+    """Each deleted row takes a millisecond: a chunk takes as long as its rows say, on any machine."""
+    connection.execute(
+        "create function dawdle() returns trigger language plpgsql as"
+        " $$ begin perform pg_sleep(0.001); return old; end $$"
+    )
+    connection.execute(
+        f"create trigger dawdle before delete on slotkeeper.{table} for each row execute function dawdle()"
+    )
+
+
+def test_c102_a_statement_timeout_makes_chunks_smaller_until_retention_is_done(
+    connection: Connection, hasty_keeper: Keeper
+) -> None:
+    """Meanwhile runs are claimed and finished, and wait for no lock."""
+    connection.execute("set lock_timeout = '1s'")
+    gone = add_partition(connection, today(connection) - timedelta(days=40))
+    connection.execute(
+        "insert into slotkeeper.run_done (id, created_at, run_at, lane, max_attempts, trigger, outcome, attempt,"
+        " charged, finished_at) select -g, now(), now(), 1, 1, 5, 0, 1, 1, current_date - 40 + interval '1 hour'"
+        " from generate_series(1, 20000) g"
+    )
+    connection.execute(
+        "insert into slotkeeper.run_dead (id, created_at, run_at, lane, max_attempts, trigger, attempt, charged, lost,"
+        " reason, died_at) select -g, now(), now(), 1, 1, 5, 1, 1, 0, 'Test', now() - interval '100 days'"
+        " from generate_series(1, 600) g"
+    )
+    slow_deletes(connection, "run_dead")
+    worker, ended = add_worker(connection), []
+    while hasty_keeper.retained_at is None:
+        ended.append(keep(hasty_keeper))
+        enqueue(connection)
+        worker.finish(worker.claim()[0])
+    assert ended.count("57014") >= 2, "chunks of 5000, of 1250 …"
+    assert ended[-1] is None
+    assert gone not in partitions(connection, "run_done")
+    assert one(connection, "select count(*) from slotkeeper.run_dead") == 0
+    assert one(connection, "select count(*) from slotkeeper.run_done") == len(ended)
+
+
+def test_a_chore_that_is_cancelled_keeps_none_of_the_others(connection: Connection, hasty_keeper: Keeper) -> None:
+    """The sweep cannot have its turn: outcomes are folded and retention is done all the same."""
+    schedule = add_schedule(connection)
+    schedule.materialise([SLOT])
+    worker = add_worker(connection)
+    worker.finish(worker.claim()[0])
+    connection.execute(
+        "create function dawdle() returns trigger language plpgsql as $$ begin perform pg_sleep(9); return new; end $$"
+    )
+    connection.execute(
+        "create trigger dawdle before update of swept_at on slotkeeper.fleet for each row execute function dawdle()"
+    )
+    assert keep(hasty_keeper) == "57014"
+    assert one(connection, "select done_count from slotkeeper.schedule_state") == 1
+    assert hasty_keeper.retained_at is not None
+
+
+def test_a_fold_that_is_cancelled_takes_fewer(connection: Connection, hasty_keeper: Keeper) -> None:
+    schedule = add_schedule(connection)
+    connection.execute(
+        "insert into slotkeeper.state_delta (owner, outcome, slot, at) select %s, 0, now(), now()"
+        " from generate_series(1, 2000)", (schedule.owner,),
+    )  # fmt: skip
+    slow_deletes(connection, "state_delta")
+    while one(connection, "select count(*) from slotkeeper.state_delta"):
+        keep(hasty_keeper)
+    assert one(connection, "select done_count from slotkeeper.schedule_state") == 2000

@@ -27,6 +27,7 @@ CALLS = {
     "finish_v1": "(0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
     "complete_v1": "(0, null)",
     "reap_v1": "(null, false)",
+    "reap_v2": "(null, false)",
     "versions_v1": "('{}', '{}')",
     "enqueue_v1": "('t', '{}', null, 'q', 'n', null, 0::smallint, 1::smallint)",
     "due_v1": "(1)",
@@ -57,6 +58,7 @@ CALLS = {
     "declare_pool_v1": "('n', 'p', '{}', '{}', 1)",
     "schema_version_v1": "()",
     "queues_v1": "(1)",
+    "served_queues_v1": "()",
     "own_queues_v1": "(0, 1)",
     "vital_signs_v1": "()",
     "schedule_totals_v1": "('c')",
@@ -70,6 +72,7 @@ WORKER = {
     "finish_v1",
     "complete_v1",
     "reap_v1",
+    "reap_v2",
     "versions_v1",
     "enqueue_v1",
     "schema_version_v1",
@@ -80,6 +83,7 @@ CONTROLLER = {
     "declare_pool_v1",
     "versions_v1",
     "reap_v1",
+    "reap_v2",
     "due_v1",
     "upcoming_v1",
     "next_due_v1",
@@ -100,6 +104,7 @@ CONTROLLER = {
     "unserved_queues_v1",
     "schema_version_v1",
     "queues_v1",
+    "served_queues_v1",
     "vital_signs_v1",
     "schedule_totals_v1",
 }
@@ -252,6 +257,33 @@ def test_a_grant_of_a_queue_binds_the_login(shared_dsn: str, logins: dict[str | 
         with pytest.raises(psycopg.DatabaseError) as caught, connection.transaction():
             enqueue(connection, namespace="shop", queue="slow")
         assert caught.value.sqlstate == "SK003"
+
+
+def test_who_reaps_is_told_only_names_of_queues_that_it_may_claim_from(
+    shared_dsn: str, logins: dict[str | None, str]
+) -> None:
+    """Its metrics would show them to its tenant."""
+    told = {}
+    for role in ("worker", "controller"):
+        with scenario.connect(shared_dsn) as connection, connection.transaction(force_rollback=True):
+            connection.execute("delete from slotkeeper.worker")
+            connection.execute("delete from slotkeeper.queue_grant where login = '*'")
+            connection.execute(
+                "insert into slotkeeper.queue_grant values (%s, 'shop', 'mail', true, true)", (logins["worker"],)
+            )
+            connection.execute("insert into slotkeeper.queue_grant values (session_user, '*', '*', true, true)")
+            add_worker(connection)  # somebody lives
+            for queue in ("mail", "slow"):
+                enqueue(connection, namespace="shop", queue=queue)
+            theirs = add_worker(connection, namespaces=["shop"], queues=["*"], pool="theirs")
+            assert len(theirs.claim()) == 2
+            connection.execute("update slotkeeper.worker set lease_until = 'epoch' where id = %s", (theirs.id,))
+            become(connection, logins[role])
+            reaped = rows(connection, "select * from slotkeeper.reap_v2(null, false)")[0]
+            assert reaped.given_back == 2
+            told[role] = sorted((lost["namespace"], lost["queue"], lost["pool"], lost["ready"]) for lost in reaped.lost)
+    assert told["controller"] == [("shop", "mail", "theirs", 1), ("shop", "slow", "theirs", 1)]
+    assert told["worker"] == [("", "", "", 1), ("shop", "mail", "theirs", 1)]
 
 
 def functions(connection: Connection) -> list[Any]:

@@ -56,6 +56,20 @@ def test_a_run_past_its_active_deadline_is_dead(shared: Place) -> None:
     assert shared.errors(run) == [(1, "ActiveDeadlineExceeded", "stopped 1 s after its first start")]
 
 
+@pytest.mark.parametrize("task", ["succeed", "succeed.in_thread"])
+def test_a_run_whose_time_has_passed_while_no_worker_was_there_does_not_begin_again(place: Place, task: str) -> None:
+    name = place.schedules.add(task=task, activeDeadlineSeconds=60)
+    run = int(started(place, name).id)
+    place.connection.execute(
+        "update slotkeeper.run set attempt = 1, charged = 1,"
+        " first_started_at = clock_timestamp() - interval '2 minutes'"
+    )
+    place.worker()
+    dead = place.ended(run, "dead")
+    assert (dead.reason, dead.attempts) == ("ActiveDeadlineExceeded", 2)
+    assert place.noted(run) == []
+
+
 @pytest.mark.parametrize("task", ["for_ever", "for_ever.in_thread"])
 def test_a_cancelled_run_is_told_at_the_beat_and_ends_cancelled(shared: Place, task: str) -> None:
     run = shared.enqueue(task)

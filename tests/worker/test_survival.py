@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from psycopg.conninfo import make_conninfo
+
 from processes import eventually
-from worker_place import Place
+from worker_place import HANDLERS, Place
 
 
 def lost_leases(place: Place) -> int:
@@ -83,3 +85,25 @@ def test_runs_with_one_attempt_do_not_wait_for_the_next_poll(place: Place) -> No
         runs = [place.enqueue("succeed", max_attempts=1) for _ in range(60)]
     for run in runs:
         place.ended(run)
+
+
+def test_c102_a_claim_that_a_statement_timeout_cancels_is_tried_again(place: Place) -> None:
+    """Somebody holds the queue's lane for several times as long as the login's statements may take."""
+    impatient = make_conninfo(place.dsn, options="-c statement_timeout=200ms")
+    worker = place.processes.worker(impatient, HANDLERS, lease_seconds=30)
+    place.ended(place.enqueue("succeed"))
+    lane = place.value("select id from slotkeeper.lane")
+    with place.connection.transaction():
+        place.connection.execute("select pg_advisory_xact_lock(1936420971, %s)", (lane,))
+        run = place.enqueue("succeed")
+        waiting = (
+            "select array_agg(distinct (a.pid, a.query_start)::text)"
+            " from pg_locks l join pg_stat_activity a using (pid)"
+            " where l.locktype = 'advisory' and l.objid = %s and not l.granted"
+        )
+        claims: set[str] = set()
+        while len(claims) < 6:  # each waits, is cancelled, and another one follows it
+            claims.update(place.value(waiting, lane) or ())
+            place.value("select pg_sleep(0.05), pg_stat_clear_snapshot()")
+    assert place.ended(run).attempts == 1
+    assert worker.running

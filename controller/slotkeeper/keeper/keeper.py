@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import structlog
 
 from slotkeeper.actor import Actor
 from slotkeeper.database_clock import DatabaseClock, boot_seconds
+from slotkeeper.errors import DatabaseBusy
 from slotkeeper.keeper.success_due import refresh_success_due
 from slotkeeper.store.connection import Session
-from slotkeeper.store.keeper import ensure_partitions, fold, reap, retain, sweep
+from slotkeeper.store.keeper import LeaseExpirations, ensure_partitions, fold, reap, retain, sweep
 
 _log = structlog.stdlib.get_logger()
 
@@ -24,6 +29,9 @@ _REFRESH_EVERY = 5
 _PARTITION_DAYS = 7
 _HOUR = 3600.0
 _RETAIN_CHUNK = 5_000
+#: Where a statement_timeout cancels a chunk, the next one is a quarter of it, down to this many rows.
+_LEAST_CHUNK = 50
+_QUERY_CANCELED = "57014"
 
 
 class Keeper:
@@ -37,8 +45,11 @@ class Keeper:
         self._folded: int | None = None
         self._folds = 0
         self._house_kept_at = boot_seconds() - _HOUR
-        #: Runs of workers whose lease had ended, by what became of them; for metrics.
-        self.lease_expirations = {"ready": 0, "dead": 0}
+        self._rows = {"fold": FOLD_CHUNK, "retain": _RETAIN_CHUNK}
+        #: When retention last found nothing more to do, by the clock of the pod (seconds of the epoch); for metrics.
+        self.retained_at: float | None = None
+        #: For metrics.
+        self.lease_expirations = LeaseExpirations()
         self.actors = (
             Actor("reaper", self.reap, close=self._reap_session.close),
             Actor("keeper", self.keep, close=self._session.close),
@@ -49,8 +60,7 @@ class Keeper:
         sent = boot_seconds()
         reaped = reap(self._reap_session, self._clock.expected(), starting=not self._reaped_before)
         self._reaped_before = True
-        self.lease_expirations["ready"] += reaped.given_back
-        self.lease_expirations["dead"] += reaped.dead
+        self.lease_expirations.update(reaped.lost)
         self._clock.tell(reaped.moment, sent)
         if reaped.given_back or reaped.dead:
             _log.warning("leases_lost", given_back=reaped.given_back, dead=reaped.dead)
@@ -60,27 +70,56 @@ class Keeper:
 
     def keep(self) -> float:
         """One fold, one sweep if it is time, success_due where it moved; once an hour partitions and retention."""
-        folded = self._fold()
+        more = False
+        problem: DatabaseBusy | None = None
+        for chore in (self._fold, self._sweep, self._refresh, self._keep_house):
+            try:
+                more |= chore()
+            except DatabaseBusy as error:  # cancelled, or a lock that it cannot get: no reason to leave out the others
+                problem = problem or error
+        if problem is not None:
+            raise problem
+        return 0.0 if more else FOLD_SECONDS
+
+    def _fold(self) -> bool:
+        after = None if self._folds % _UNBOUNDED_FOLD == 0 else self._folded
+        with self._smaller_when_cancelled("fold"):
+            folded, highest = fold(self._session, after, self._rows["fold"])
+        if highest is not None and (self._folded is None or highest > self._folded):
+            self._folded = highest
+        if folded >= self._rows["fold"]:
+            return True
+        self._folds += 1
+        return False
+
+    def _sweep(self) -> bool:
         swept = sweep(self._session)
         if swept is not None and swept.orphans:
             _log.warning("orphans_given_back", runs=swept.orphans)
-        more = self._folds % _REFRESH_EVERY == 0 and refresh_success_due(self._session)
-        self._keep_house()
-        return 0.0 if more or folded >= FOLD_CHUNK else FOLD_SECONDS
+        return False
 
-    def _fold(self) -> int:
-        after = None if self._folds % _UNBOUNDED_FOLD == 0 else self._folded
-        folded, highest = fold(self._session, after, FOLD_CHUNK)
-        if folded < FOLD_CHUNK:
-            self._folds += 1
-        if highest is not None and (self._folded is None or highest > self._folded):
-            self._folded = highest
-        return folded
+    def _refresh(self) -> bool:
+        return self._folds % _REFRESH_EVERY == 0 and refresh_success_due(self._session)
 
-    def _keep_house(self) -> None:
+    def _keep_house(self) -> bool:
         """Last in a step, so that a lock that it cannot get delays nothing else."""
         if boot_seconds() - self._house_kept_at < _HOUR:
-            return
+            return False
         ensure_partitions(self._session, _PARTITION_DAYS)
-        if not retain(self._session, _RETAIN_CHUNK):
+        with self._smaller_when_cancelled("retain"):
+            more = retain(self._session, self._rows["retain"])
+        if not more:
             self._house_kept_at = boot_seconds()
+            self.retained_at = time.time()
+        return False  # at leisure: one chunk a second
+
+    @contextmanager
+    def _smaller_when_cancelled(self, chore: str) -> Iterator[None]:
+        """A statement_timeout that is too short for a chunk must not cancel the same chunk for ever."""
+        try:
+            yield
+        except DatabaseBusy as error:
+            if error.sqlstate == _QUERY_CANCELED:
+                self._rows[chore] = max(self._rows[chore] // 4, _LEAST_CHUNK)
+                _log.warning("chunk_cancelled", chore=chore, next_rows=self._rows[chore], error=str(error))
+            raise

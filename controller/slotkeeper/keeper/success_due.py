@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slotkeeper.decisions import timing_of_version
+from slotkeeper.errors import InvalidField
 from slotkeeper.spec import parse_spec
 from slotkeeper.store.connection import Session
 from slotkeeper.store.keeper import stale_success_due, store_success_due
@@ -14,7 +15,7 @@ CHUNK = 500
 
 
 def refresh_success_due(session: Session) -> bool:
-    """One step; True when there may be more to do."""
+    """One step; True when there may be more to do. Schedules that this version cannot read are left out."""
     stale = stale_success_due(session, CHUNK)
     if not stale:
         return False
@@ -22,13 +23,18 @@ def refresh_success_due(session: Session) -> bool:
     computed = []
     for schedule in stale:
         version = stored[schedule.owner, schedule.version]
+        try:
+            spec, timing = parse_spec(version.spec), timing_of_version(version)
+        except InvalidField:
+            # The ticker tells which and why. What is stored stays: it is overdue when that passes.
+            continue
         due = success_due(
-            parse_spec(version.spec),
-            timing_of_version(version),
+            spec,
+            timing,
             last_success=schedule.last_success_at,
             created_at=schedule.created_at,
             timing_since=schedule.timing_since,
         )
         computed.append((schedule, due))
     store_success_due(session, computed)
-    return len(stale) == CHUNK
+    return len(stale) == CHUNK and bool(computed)

@@ -97,13 +97,21 @@ QUEUE_OLDEST = Definition(
     BOTH,
     QUEUE,
 )
+QUEUES_READ = Definition(
+    "slotkeeper_queues_read_timestamp_seconds",
+    "gauge",
+    "When the figures of queues, which scrapes share for some seconds, were read from the database, by the clock of "
+    "the pod. Left out before the first answer.",
+    BOTH,
+)
 LEASE_EXPIRATIONS = Definition(
     "slotkeeper_lease_expirations_total",
     "counter",
-    "Runs taken from a worker whose lease had ended, by what became of them. Counted by the process that took "
-    "them: sum over all.",
+    "Runs taken from a worker whose lease had ended: where they were queued, the worker's pool, and what they became "
+    "(ready, dead, cancelled). Counted by the process that took them: sum over all. A worker whose login may not claim "
+    "from the queue leaves the names empty.",
     BOTH,
-    ("became",),
+    (*QUEUE, "pool", "became"),
 )
 
 ATTEMPTS = Definition(
@@ -204,6 +212,13 @@ REAPING_PAUSED = Definition(
     "1 while nobody's lease may be ended, after a restart, a failover or a step of the clock.",
     CONTROLLER,
 )
+RETENTION = Definition(
+    "slotkeeper_retention_last_success_timestamp_seconds",
+    "gauge",
+    "When this replica last found that nothing is kept longer than it should be (about once an hour), by the clock of "
+    "the pod. Left out before the first time.",
+    CONTROLLER,
+)
 PUMP_RESTARTS = Definition(
     "slotkeeper_watch_pump_restarts_total",
     "counter",
@@ -224,6 +239,20 @@ RESYNC_FAILED = Definition(
     "1 if the last full resync could not list the objects.",
     CONTROLLER,
     ("watched",),
+)
+RESYNC_AGE = Definition(
+    "slotkeeper_resync_age_seconds",
+    "gauge",
+    "Seconds since all objects were last listed and believed, on the replica that leads.",
+    CONTROLLER,
+    ("watched",),
+)
+PERMISSION_MISSING = Definition(
+    "slotkeeper_permission_missing",
+    "gauge",
+    "1 for a right that the API server refuses this replica; namespace is * where it is wanted in all of them.",
+    CONTROLLER,
+    ("verb", "resource", "namespace"),
 )
 ACTOR_FAILURES = Definition(
     "slotkeeper_actor_failures",
@@ -251,6 +280,20 @@ LAST_FAILURE = Definition(
     "slotkeeper_schedule_last_failure_timestamp_seconds",
     "gauge",
     "When an attempt last failed. Left out before the first failure.",
+    SCHEDULES,
+    SCHEDULE,
+)
+CREATED = Definition(
+    "slotkeeper_schedule_created_timestamp_seconds",
+    "gauge",
+    "When it was created; of one that was deleted and created anew, when that was.",
+    SCHEDULES,
+    SCHEDULE,
+)
+NEVER_SUCCEEDED = Definition(
+    "slotkeeper_schedule_never_succeeded",
+    "gauge",
+    "1 until a run has succeeded since it was created.",
     SCHEDULES,
     SCHEDULE,
 )

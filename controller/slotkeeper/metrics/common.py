@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from prometheus_client.core import Metric
@@ -14,14 +13,16 @@ from slotkeeper import __version__
 from slotkeeper.metrics import catalogue
 from slotkeeper.metrics.reading import Known
 from slotkeeper.store.connection import Session
+from slotkeeper.store.keeper import BECAME, LostLease
 from slotkeeper.store.metrics import schema
 from slotkeeper.store.worker import PROTOCOL
+from slotkeeper.timetable import TZDATA_VERSION
 
 
 def build_families(component: str) -> Iterable[Metric]:
     """``slotkeeper_build_info`` of a controller or a worker."""
     info = catalogue.BUILD_INFO.gauge()
-    info.add_metric([component, __version__, str(PROTOCOL), version("tzdata"), platform.python_version()], 1)
+    info.add_metric([component, __version__, str(PROTOCOL), TZDATA_VERSION, platform.python_version()], 1)
     yield info
 
 
@@ -49,9 +50,12 @@ def database_families(known: Known[Any], seen: SchemaSeen | None) -> Iterable[Me
         yield catalogue.SCHEMA_VERSION.gauge(seen.version)
 
 
-def lease_families(expirations: Mapping[str, int]) -> Iterable[Metric]:
-    """Runs taken from others, by what became of them."""
+def lease_families(expirations: Mapping[LostLease, int], served: Iterable[tuple[str, str, str]]) -> Iterable[Metric]:
+    """Runs taken from others. ``served``: namespace, queue and pool of what is there to be taken from; 0 is told of it
+    beforehand, because a counter that begins with its first event hides it from ``increase``.
+    """
+    counted = {LostLease(*queue, became): 0 for queue in served for became in BECAME} | dict(expirations)
     family = catalogue.LEASE_EXPIRATIONS.counter()
-    for became, count in expirations.items():
-        family.add_metric([became], count)
+    for lost in sorted(counted):
+        family.add_metric(lost, counted[lost])
     yield family

@@ -7,7 +7,7 @@ summed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,13 +17,16 @@ from slotkeeper.metrics import catalogue
 from slotkeeper.metrics.common import build_families, database_families, lease_families, read_schema
 from slotkeeper.metrics.reading import DatabaseReader
 from slotkeeper.store.connection import Session
+from slotkeeper.store.keeper import LostLease
 from slotkeeper.store.metrics import (
     LaneDepth,
     ScheduleTotals,
+    ServedQueue,
     VitalSigns,
     needed_schema,
     queues,
     schedule_totals,
+    served_queues,
     vital_signs,
 )
 
@@ -40,21 +43,27 @@ class ControllerFacts:
     """What a replica counts itself.
 
     ``actor_failures``: failed steps in a row by name of the loop. ``leads`` is None without Kubernetes;
-    ``pump_restarts``, ``braked`` (schedules not retired) and ``failed`` are by what is watched: a namespace, or ``*``.
+    ``pump_restarts``, ``braked`` (schedules not retired), ``failed`` and ``resync_ages`` (seconds; only where it leads)
+    are by what is watched: a namespace, or ``*``. ``missing_permissions``: verb, resource, namespace or ``*``.
+    ``retained_at``: when retention was last complete, by the clock of the pod; None: not yet.
     """
 
     slots_materialised: int
-    lease_expirations: Mapping[str, int]
+    lease_expirations: Mapping[LostLease, int]
     actor_failures: Mapping[str, int]
     leads: bool | None = None
     pump_restarts: Mapping[str, int] = field(default_factory=dict)
     braked: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, bool] = field(default_factory=dict)
+    resync_ages: Mapping[str, float] = field(default_factory=dict)
+    missing_permissions: Sequence[tuple[str, str, str]] = ()
+    retained_at: float | None = None
 
 
 class _Known(NamedTuple):
     signs: VitalSigns
     lanes: list[LaneDepth]
+    served: list[ServedQueue]
     schedules: list[ScheduleTotals]
 
 
@@ -81,8 +90,10 @@ class ControllerMetrics:
             *build_families("controller"),
             *database_families(answered, answered.recent),
             *_own_families(facts),
-            *lease_families(facts.lease_expirations),
+            *lease_families(facts.lease_expirations, () if known.value is None else known.value.served),
         ]
+        if known.at is not None:
+            found.append(catalogue.QUEUES_READ.gauge(known.at))
         if known.recent is not None:
             found += [
                 *_sign_families(known.recent.signs),
@@ -104,7 +115,12 @@ class ControllerMetrics:
         return None
 
     def _read(self, session: Session) -> _Known:
-        return _Known(vital_signs(session), queues(session, _LIMIT), schedule_totals(session, self._cluster))
+        return _Known(
+            vital_signs(session),
+            queues(session, _LIMIT),
+            served_queues(session),
+            schedule_totals(session, self._cluster),
+        )
 
 
 def _own_families(facts: ControllerFacts) -> Iterable[Metric]:
@@ -113,6 +129,8 @@ def _own_families(facts: ControllerFacts) -> Iterable[Metric]:
     for actor, count in facts.actor_failures.items():
         failures.add_metric([actor], count)
     yield failures
+    if facts.retained_at is not None:
+        yield catalogue.RETENTION.gauge(facts.retained_at)
     if facts.leads is None:
         return
     yield catalogue.LEADER.gauge(float(facts.leads))
@@ -123,7 +141,12 @@ def _own_families(facts: ControllerFacts) -> Iterable[Metric]:
         restarts.add_metric([watched], count)
         braked.add_metric([watched], facts.braked.get(watched, 0))
         failed.add_metric([watched], float(facts.failed.get(watched, False)))
-    yield from (restarts, braked, failed)
+    ages, missing = catalogue.RESYNC_AGE.gauge(), catalogue.PERMISSION_MISSING.gauge()
+    for watched, age in facts.resync_ages.items():
+        ages.add_metric([watched], age)
+    for permission in facts.missing_permissions:
+        missing.add_metric(permission, 1)
+    yield from (restarts, braked, failed, ages, missing)
 
 
 def _sign_families(signs: VitalSigns) -> Iterable[Metric]:

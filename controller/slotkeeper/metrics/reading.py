@@ -27,8 +27,10 @@ _T = TypeVar("_T")
 PATIENCE = 0.7
 #: A database that has answered before is taken to be at work on a question until that is so old (seconds).
 LATE = 5.0
-#: Reading takes at most this share of the time.
-_SHARE = 1 / 20
+#: Reading takes at most this share of the time, but what was read is never kept for longer (seconds).
+_SHARE, _KEPT_AT_MOST = 1 / 20, 25.0
+#: A question that takes longer is ended (seconds): nobody waits for its answer, and the next would add to it.
+STATEMENT_SECONDS = 15.0
 _CLOSE_SECONDS = 1.0
 #: What was read is told for so long while the database is away (seconds): older figures would mislead.
 STALE = 60.0
@@ -55,7 +57,7 @@ class DatabaseReader:
     """The thread and the connection; ``close`` ends both."""
 
     def __init__(self, dsn: str, name: str) -> None:
-        self._session = Session(dsn, name)
+        self._session = Session(dsn, name, statement_seconds=STATEMENT_SECONDS)
         self._questions: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         # A daemon, unlike those of an executor: a question that the database does not answer must not hold the process.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -135,7 +137,7 @@ class Reading(Generic[_T]):
             self._at = asked
             self._failures = 0
             if self._seconds:
-                self._kept = max(self._seconds, (time.monotonic() - began) / _SHARE)
+                self._kept = max(self._seconds, min((time.monotonic() - began) / _SHARE, _KEPT_AT_MOST))
             self._fresh_until = began + self._kept
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the database, what is known is still told
             self._failures += 1

@@ -31,6 +31,8 @@ _COMPRESSION = 1
 _GAUGES: Sequence[tuple[Definition, str]] = (
     (catalogue.LAST_SUCCESS, "last_success"),
     (catalogue.LAST_FAILURE, "last_failure"),
+    (catalogue.CREATED, "created"),
+    (catalogue.NEVER_SUCCEEDED, "never_succeeded"),
     (catalogue.SUCCESS_DUE, "success_due"),
     (catalogue.NEXT_SLOT, "next_slot"),
     (catalogue.OLDEST_PENDING, "oldest_pending"),
@@ -40,7 +42,7 @@ _GAUGES: Sequence[tuple[Definition, str]] = (
     (catalogue.SUSPENDED, "suspended"),
     (catalogue.HELD, "held"),
 )
-_FLAGS = (catalogue.SUSPENDED, catalogue.HELD)
+_FLAGS = (catalogue.NEVER_SUCCEEDED, catalogue.SUSPENDED, catalogue.HELD)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 

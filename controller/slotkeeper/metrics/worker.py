@@ -18,6 +18,7 @@ from slotkeeper.metrics import catalogue
 from slotkeeper.metrics.common import SchemaSeen, build_families, database_families, lease_families, read_schema
 from slotkeeper.metrics.reading import DatabaseReader
 from slotkeeper.store.connection import Session
+from slotkeeper.store.keeper import LostLease
 from slotkeeper.store.metrics import OwnLaneDepth, own_queues
 
 #: Seconds between two questions, and how many rows of a lane are looked at.
@@ -44,7 +45,7 @@ class CountedFacts(Protocol):
     @property
     def lanes(self) -> Mapping[int, LaneFacts]: ...
     @property
-    def lease_expirations(self) -> Mapping[str, int]: ...
+    def lease_expirations(self) -> Mapping[LostLease, int]: ...
     @property
     def leases_lost(self) -> int: ...
 
@@ -88,9 +89,12 @@ class WorkerMetrics:
         return [
             *build_families("worker"),
             *database_families(known, None if recent is None else recent.schema),
+            *([] if known.at is None else [catalogue.QUEUES_READ.gauge(known.at)]),
             *_depth_families(() if recent is None else recent.lanes),
             *self._attempt_families(),
-            *lease_families(self._facts.counts.lease_expirations),
+            *lease_families(
+                self._facts.counts.lease_expirations, [(*queue, self._pool) for queue in set(self._names.values())]
+            ),
             catalogue.WORKER_RUNS.gauge(self._facts.held),
             catalogue.WORKER_CONCURRENCY.gauge(self._concurrency),
             catalogue.WORKER_READY.gauge(float(self._facts.ready)),

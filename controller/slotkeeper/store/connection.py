@@ -7,6 +7,7 @@ transaction of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -41,17 +42,35 @@ CONNECTION_PARAMETERS: Mapping[str, str] = {
 }
 
 
+_WRITE_INSTEAD = (
+    "postgresql://user@host/database, with odd characters of a password percent-encoded (@ %40, / %2F, % %25, "
+    "blank %20), or the password in PGPASSWORD as it is"
+)
+
+
 def conninfo(dsn: str, name: str) -> str:
     """``dsn`` with our parameters where it names none, and ``name`` as the application name.
 
-    Raises InvalidField when it is neither a libpq URL nor a keyword string.
+    Raises InvalidField when it is neither a libpq URL nor a keyword string, or a URL that a character of its password
+    has broken.
     """
+    _refuse_broken(dsn)
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error as error:
-        # The value may hold a password, so it is not repeated.
-        raise InvalidField("--dsn", str(error).strip(), instead="postgresql://user@host/database") from error
+        # What libpq quotes may be a part of the password; so may be what a traceback shows.
+        said = re.sub(r'".*"', '"…"', str(error).strip(), flags=re.DOTALL)
+        raise InvalidField("--dsn", said, instead=_WRITE_INSTEAD) from None
     return make_conninfo("", **{**CONNECTION_PARAMETERS, "application_name": f"slotkeeper {name}", **given})
+
+
+def _refuse_broken(dsn: str) -> None:
+    """A password with ``@`` or ``/`` in a URL would be sent to the name server, as a part of the host."""
+    scheme, found, rest = dsn.partition("://")
+    authority, _, path = rest.partition("/")
+    misplaced = authority.count("@") > 1 or "@" in path.partition("?")[0]
+    if found and scheme in ("postgresql", "postgres") and misplaced:
+        raise InvalidField("--dsn", "an @ stands where a URL has none", instead=_WRITE_INSTEAD)
 
 
 @contextmanager
@@ -89,10 +108,14 @@ class Session:
 
     ``prepare_threshold`` stays off, so that it works through PgBouncer in transaction mode: a statement here is
     a call of a function, whose plans live in the server anyway.
+
+    ``statement_seconds``: a statement of ``call`` that takes longer is ended by the server (DatabaseBusy), whatever the
+    login's own time-out; set for its transaction alone, because a pooler gives the next one to others.
     """
 
-    def __init__(self, dsn: str, name: str) -> None:
+    def __init__(self, dsn: str, name: str, *, statement_seconds: float | None = None) -> None:
         self._conninfo = conninfo(dsn, name)
+        self._statement_seconds = statement_seconds
         self._connection: psycopg.Connection[Any] | None = None
 
     def call(self, query: str, /, **parameters: object) -> list[Any]:
@@ -101,7 +124,12 @@ class Session:
         Raises DatabaseUnavailable (and opens a new connection next time), DatabaseBusy, or another DatabaseError.
         """
         with self.connection() as connection:
-            return execute(connection, query, parameters)
+            if self._statement_seconds is None:
+                return execute(connection, query, parameters)
+            with connection.transaction():
+                milliseconds = str(round(self._statement_seconds * 1000))
+                execute(connection, "session.statement_timeout", {"milliseconds": milliseconds})
+                return execute(connection, query, parameters)
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:

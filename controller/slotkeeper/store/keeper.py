@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from slotkeeper.store.connection import Session
+
+#: What can become of a run whose worker has lost its lease.
+BECAME = ("ready", "dead", "cancelled")
+
+
+class LostLease(NamedTuple):
+    """Where a worker lost runs, and what they became: ready, dead or cancelled.
+
+    ``pool`` is that of the worker. The names are empty of a queue that the login of whoever reaps may not claim from.
+    """
+
+    namespace: str
+    queue: str
+    pool: str
+    became: str
+
+
+#: How many runs were taken from workers whose lease had ended.
+LeaseExpirations = Counter[LostLease]
 
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What one reap did, until when reaping is paused, and the database's clock after it."""
+    """What one reap did (in runs), until when reaping is paused, and the database's clock after it."""
 
     given_back: int
     dead: int
     skipped: int
     paused_until: datetime
+    lost: LeaseExpirations
     moment: datetime
+
+    @classmethod
+    def of(cls, row: Any) -> Reaped:
+        """From the row that the statement ``keeper.reap`` returns."""
+        lost = Counter(
+            {
+                LostLease(found["namespace"], found["queue"], found["pool"], became): found[became]
+                for found in row.lost
+                for became in BECAME
+            }
+        )
+        return cls(row.given_back, row.dead, row.skipped, row.paused_until, lost, row.moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +68,7 @@ def reap(session: Session, expected: datetime | None, *, starting: bool) -> Reap
 
     ``expected`` is the database time that the caller expects by its own clock; ``starting`` is true at its first call.
     """
-    return Reaped(*session.call("keeper.reap", expected=expected, starting=starting)[0])
+    return Reaped.of(session.call("keeper.reap", expected=expected, starting=starting)[0])
 
 
 def fold(session: Session, after: int | None, limit: int) -> tuple[int, int | None]:

@@ -41,6 +41,14 @@ class OwnLaneDepth(NamedTuple):
     oldest_ready_age: float
 
 
+class ServedQueue(NamedTuple):
+    """A queue and the name of a pool that claims from it."""
+
+    namespace: str
+    queue: str
+    pool: str
+
+
 class VitalSigns(NamedTuple):
     """Seconds that the ticker is late and that a watermark is ahead of the clock, and whether reaping is paused."""
 
@@ -75,6 +83,8 @@ class ScheduleFacts(NamedTuple):
     missed: int
     last_success: int | None
     last_failure: int | None
+    created: int
+    never_succeeded: bool
     success_due: int | None
     next_slot: int | None
     oldest_pending: int | None
@@ -99,6 +109,11 @@ def queues(session: Session, limit: int) -> list[LaneDepth]:
 def own_queues(session: Session, worker: int, limit: int) -> list[OwnLaneDepth]:
     """The lanes that ``worker`` serves."""
     return [OwnLaneDepth(*row) for row in session.call("metrics.own_queues", worker=worker, limit=limit)]
+
+
+def served_queues(session: Session) -> list[ServedQueue]:
+    """Which pools serve which queues."""
+    return [ServedQueue(*row) for row in session.call("metrics.served_queues")]
 
 
 def vital_signs(session: Session) -> VitalSigns:

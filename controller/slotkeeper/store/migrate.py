@@ -1,16 +1,17 @@
 """Brings the schema to this version: roles, migrations, functions, grants.
 
 Migrations (``sql/migrations/NNNN_name.sql``) are immutable and run once, each in a transaction of its own.
-Functions and views (``sql/functions/*.sql``) are created again whenever their text changes. Roles and grants
-are repeated every time. Any number of processes may migrate at once: an advisory lock lets one through. Changes
-are additive within a minor version, so the previous version runs on this schema.
+Functions and views (``sql/functions/*.sql``) are created again whenever their text changes, all of them and the
+grants in one transaction: nobody meets half of them, or a new one that anybody may call. Roles and grants are
+repeated every time. Any number of processes may migrate at once: an advisory lock lets one through. Changes are
+additive within a minor version, so the previous version runs on this schema.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, LiteralString
@@ -68,8 +69,7 @@ def migrate(dsn: str, grants: Sequence[str] = (), *, say: Callable[[str], None] 
         connection.execute("set role slotkeeper_owner")
         applied = _applied(connection)
         migrations = _apply_new(connection, sorted((folder / "migrations").glob("*.sql")), applied, say)
-        functions = _apply_changed(connection, sorted((folder / "functions").glob("*.sql")), applied, say)
-        _run(connection, [_text(folder / "grants.sql")])
+        functions = _apply_changed(connection, folder, applied, say)
         connection.execute("select slotkeeper.ensure_partitions_v1((clock_timestamp() at time zone 'UTC')::date + 7)")
         return MigrationReport(migrations, functions, tuple(grants))
 
@@ -92,7 +92,7 @@ def _apply_new(
     for file in files:
         text, checksum = _text(file), _checksum(file)
         if file.name not in applied:
-            _run(connection, [text], file.name, checksum)
+            _run(connection, [text], {file.name: checksum})
             say(f"applied {file.name}")
             done.append(file.name)
         elif applied[file.name] != checksum:
@@ -104,34 +104,30 @@ def _apply_new(
 
 
 def _apply_changed(
-    connection: psycopg.Connection[Any],
-    files: Sequence[Path],
-    applied: dict[str, str],
-    say: Callable[[str], None],
+    connection: psycopg.Connection[Any], folder: Path, applied: dict[str, str], say: Callable[[str], None]
 ) -> tuple[str, ...]:
-    done = []
-    for file in files:
-        name, checksum = f"functions/{file.name}", _checksum(file)
-        if applied.get(name) != checksum:
-            _run(connection, [_text(file)], name, checksum)
-            say(f"created {name}")
-            done.append(name)
-    return tuple(done)
+    files = {f"functions/{file.name}": file for file in sorted((folder / "functions").glob("*.sql"))}
+    checksums = {name: _checksum(file) for name, file in files.items() if applied.get(name) != _checksum(file)}
+    _run(connection, [*(_text(files[name]) for name in checksums), _text(folder / "grants.sql")], checksums)
+    for name in checksums:
+        say(f"created {name}")
+    return tuple(checksums)
 
 
 def _run(
     connection: psycopg.Connection[Any],
     texts: Sequence[LiteralString],
-    name: str | None = None,
-    checksum: str = "",
+    checksums: Mapping[str, str] | None = None,
 ) -> None:
-    """The texts in one transaction, tried again while a lock cannot be had at once."""
+    """The texts in one transaction, tried again while a lock cannot be had at once; ``checksums`` by name of file
+    go on record.
+    """
     for attempt in range(_LOCK_TRIES):
         try:
             with connection.transaction():
                 for text in texts:
                     connection.execute(text)
-                if name is not None:
+                for name, checksum in (checksums or {}).items():
                     connection.execute(
                         "insert into slotkeeper.migration (name, checksum) values (%s, %s)"
                         " on conflict (name) do update"
@@ -141,7 +137,8 @@ def _run(
             return
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             if attempt == _LOCK_TRIES - 1:
-                raise DatabaseBusy(f"{name or 'roles and grants'}: a lock could not be had: {error}") from error
+                what = ", ".join(checksums or ()) or "roles and grants"
+                raise DatabaseBusy(f"{what}: a lock could not be had: {error}") from error
             time.sleep(0.5)
 
 

@@ -21,6 +21,7 @@ from psycopg.types.numeric import Int8BinaryLoader
 
 from slotkeeper.errors import DatabaseUnavailable
 from slotkeeper.store.connection import Session, conninfo, wrapped_errors
+from slotkeeper.store.keeper import Reaped
 from slotkeeper.store.queries import queries
 from slotkeeper.store.versions import OwnerVersion, StoredVersion, version_parameters, versions_of
 
@@ -242,10 +243,9 @@ class WorkerStore:
         )
         return [Answer(*row) for row in rows]
 
-    async def reap(self, expected: datetime | None, *, starting: bool) -> tuple[int, int, int]:
-        """Gives back the runs of workers whose lease has ended: (given back, ended dead, skipped as late)."""
-        row = (await self._call("keeper.reap", {"expected": expected, "starting": starting}))[0]
-        return row.given_back, row.dead, row.skipped
+    async def reap(self, expected: datetime | None, *, starting: bool) -> Reaped:
+        """Gives back the runs of workers whose lease has ended, as the keeper does."""
+        return Reaped.of((await self._call("keeper.reap", {"expected": expected, "starting": starting}))[0])
 
     async def close(self) -> None:
         """Closes the connection, if there is one."""

@@ -144,10 +144,11 @@ class Actions:
         missing = set(keys) - known.keys()
         versions = {key for key in missing if isinstance(key, tuple)}
         found = await store.versions(versions) if versions else {}
-        for key in missing:
-            known[key] = _read(found.get(key)) if isinstance(key, tuple) else AdHocAction(key)
-        actions = [known[key] for key in keys]
-        self._forget(keys)
+        fresh = {key: _read(found.get(key)) if isinstance(key, tuple) else AdHocAction(key) for key in missing}
+        # A version is not told once the run is lost; the next run of it is ours again.
+        known.update({key: action for key, action in fresh.items() if key not in versions or key in found})
+        actions = [known.get(key) or fresh[key] for key in keys]
+        self._forget([key for key in keys if key in known])
         return actions
 
     def _forget(self, used: Sequence[OwnerVersion | str]) -> None:

@@ -89,11 +89,16 @@ class Attempt:
         return bool(self.stop_reason)
 
     def begin(self, now: float) -> bool:
-        """Whether its handler may begin at ``now``; else its outcome is set: too late, or stopped while it waited."""
+        """Whether its handler may begin at ``now``; else its outcome is set: too late, out of time, or stopped while it
+        waited.
+        """
         if self.stop_reason:
             self.outcome = self.stopped_outcome()
         elif self.start_before and now > self.start_before:
             self.outcome = UNSTARTED
+        elif self.deadline and now >= self.deadline:
+            self.stop_reason = self.deadline_reason
+            self.outcome = self.stopped_outcome()
         else:
             self.began = now
             return True

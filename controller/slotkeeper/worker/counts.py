@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from slotkeeper.histogram import Histogram
+from slotkeeper.store.keeper import LeaseExpirations
 from slotkeeper.store.worker import TRIGGERS, instant
 from slotkeeper.worker.attempt import Attempt
 
@@ -52,8 +53,8 @@ class AttemptCounts:
 
     def __init__(self) -> None:
         self.lanes: dict[int, LaneCounts] = {}
-        #: Runs of other workers, whose lease had ended, by what became of them.
-        self.lease_expirations = {"ready": 0, "dead": 0}
+        #: Runs of other workers whose lease had ended.
+        self.lease_expirations = LeaseExpirations()
         #: How often this worker had to let go of everything, because its own lease had ended or was in doubt.
         self.leases_lost = 0
 
@@ -71,11 +72,6 @@ class AttemptCounts:
             counts.add([attempt], outcome)
         else:
             counts.count(outcome, 1)
-
-    def reaped(self, given_back: int, dead: int) -> None:
-        """Runs that this worker took from others whose lease had ended."""
-        self.lease_expirations["ready"] += given_back
-        self.lease_expirations["dead"] += dead
 
     def _of(self, lane: int) -> LaneCounts:
         counts = self.lanes.get(lane)

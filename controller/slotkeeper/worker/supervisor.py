@@ -424,11 +424,13 @@ class Supervisor:
                     await asyncio.sleep(_DEADLINE_TICK)  # else we might reap ourselves before our beat
                     continue
                 with contextlib.suppress(SlotkeeperError):
-                    given_back, dead, _ = await store.reap(self._clock.expected(), starting=not self._reaped_before)
+                    reaped = await store.reap(self._clock.expected(), starting=not self._reaped_before)
                     self._reaped_before = True
-                    self.counts.reaped(given_back, dead)
-                    if given_back or dead:
-                        _log.warning("leases_lost", worker=self._settings.name, given_back=given_back, dead=dead)
+                    self.counts.lease_expirations.update(reaped.lost)
+                    if reaped.given_back or reaped.dead:
+                        _log.warning(
+                            "leases_lost", worker=self._settings.name, given_back=reaped.given_back, dead=reaped.dead
+                        )
                         self._look_now()
                 lease_end = self._lanes.outlook.lease_end if self._lanes.outlook else None
                 seconds = self._clock.seconds_until(lease_end)
