@@ -33,14 +33,14 @@ class ApiServer:
     state: Path | None
 
     def kubectl(
-        self, *arguments: str, given: str | None = None, check: bool = True
+        self, *arguments: str, given: str | None = None, check: bool = True, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Runs kubectl; with ``check`` a failure is an error that shows what it said."""
         done = subprocess.run(
             [str(self.program), "--kubeconfig", str(self.kubeconfig), *arguments],
             input=given, capture_output=True, text=True, timeout=60,
             # kubectl warns of what a schema ignores; nothing of the user's own configuration is read.
-            env={"PATH": os.defpath, "HOME": str(self.kubeconfig.parent), "TZ": "UTC"},
+            env={"PATH": os.defpath, "HOME": str(self.kubeconfig.parent), "TZ": "UTC", **environment},
         )  # fmt: skip
         if check and done.returncode:
             raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr}")

@@ -60,7 +60,7 @@ def new_operator(api_server: ApiServer, dsn: str) -> Iterator[Callable[..., Oper
     made: list[Operator] = []
 
     def make(**options: Any) -> Operator:
-        operator = Operator(dsn, kubeconfig=api_server.kubeconfig, **options)
+        operator = Operator(dsn, **{"kubeconfig": api_server.kubeconfig, **options})
         made.append(operator)
         return operator
 

@@ -241,7 +241,7 @@ def test_a_spec_that_was_suspended_stays_so_under_an_invalid_edit(world: World) 
     assert world.schedule().next_due is None
 
 
-def test_a_trigger_key_runs_once(world: World) -> None:
+def test_c004_a_trigger_key_runs_once_though_no_date_ever_comes(world: World) -> None:
     obj = jobschedule(cron=["0 0 31 2 *"])
     world.apply(obj)
     first = edited(obj, trigger="one")

@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from api_server import ApiServer, condition, eventually, settled
 from hypothesis import given
 from hypothesis import strategies as st
-from jobschedule_objects import jobschedule
+from jobschedule_objects import jobschedule, manifest
 
-from slotkeeper.operator import Applied, Outcome
+from slotkeeper.operator import Applied, Operator, Outcome
 from slotkeeper.operator.accept import Accepted, Refusal, accept
 from slotkeeper.operator.conditions import Figures, status_of, status_patch
 from slotkeeper.operator.rate import TokenBucket
@@ -67,6 +68,86 @@ def test_ready(spec: dict[str, Any], reason: str) -> None:
     assert conditions(status)["Ready"] == ("True", reason)
     assert "Stalled" not in conditions(status)
     assert (reason == "Accepted") == ("nextScheduleTime" in status)
+
+
+BERLIN = {"cron": ["30 2 * * *"], "timeZone": "Europe/Berlin"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            BERLIN,
+            "in force. Next changes of the clock: "
+            "2027-03-28 01:00Z Europe/Berlin skips 02:00–03:00: 02:30 becomes 03:00. "
+            "2027-10-31 01:00Z Europe/Berlin repeats 02:00–03:00: 02:30 runs once, the first time",
+        ),
+        (
+            {**BERLIN, "endTime": "2027-06-01T00:00:00Z"},
+            "in force. Next changes of the clock: "
+            "2027-03-28 01:00Z Europe/Berlin skips 02:00–03:00: 02:30 becomes 03:00",
+        ),
+        ({"cron": ["30 4 * * *"], "timeZone": "Europe/Berlin"}, "in force"),
+        ({"cron": ["30 2 * * *"]}, "in force"),
+        ({"every": {"periodSeconds": 86400}, "timeZone": "Europe/Berlin"}, "in force"),
+        ({"at": ["2030-01-01T00:00:00Z"], "timeZone": "Europe/Berlin"}, "in force"),
+        ({**BERLIN, "suspend": True}, "spec.suspend is true: there are no slots"),
+    ],
+)
+def test_ready_names_the_next_two_changes_of_the_clock_that_touch_the_schedule(
+    spec: dict[str, Any], message: str
+) -> None:
+    status: Any = status_of(applied(**spec), None, NOW, {})
+    assert status["conditions"][0]["message"] == message
+
+
+def test_what_ready_says_of_the_clock_changes_only_when_it_has_changed() -> None:
+    of = applied(**BERLIN)
+    status: Any = status_of(of, None, NOW, {})
+    change = datetime(2027, 3, 28, 1, 0, tzinfo=UTC)
+    assert status_patch(status_of(of, None, change - timedelta(seconds=1), status), status) == {}
+    after: Any = status_of(of, None, change, status)
+    assert "2028-03-26 01:00Z Europe/Berlin skips" in after["conditions"][0]["message"]
+    assert "2027-03-28" not in after["conditions"][0]["message"]
+    assert after["conditions"][0]["lastTransitionTime"] == status["conditions"][0]["lastTransitionTime"]
+
+
+def test_what_ready_says_of_the_clock_fits_whatever_the_schedule() -> None:
+    # A gap of a day in a minutely schedule skips more times than a message may have characters for.
+    of = applied(
+        cron=[f"{minute} {hour} * * *" for hour in range(4) for minute in range(0, 60, 2)], timeZone="Asia/Gaza"
+    )
+    status: Any = status_of(of, None, NOW, {})
+    assert "and 27 more" in status["conditions"][0]["message"]
+    assert len(status["conditions"][0]["message"]) < 400
+
+
+def test_ready_names_the_changes_of_the_clock_on_an_api_server(
+    api_server: ApiServer, namespace: str, operator: Operator
+) -> None:
+    api_server.apply(manifest("night", namespace, **BERLIN), manifest("noon", namespace, cron=["0 12 * * *"]))
+
+    def objects() -> dict[str, Any] | None:
+        found = api_server.list(namespace)
+        return found if len(found) == 2 and all(settled(obj) for obj in found.values()) else None
+
+    found = eventually(objects)
+    night, noon = condition(found["night"], "Ready"), condition(found["noon"], "Ready")
+    assert night is not None
+    assert noon is not None
+    assert (night["reason"], noon["message"]) == ("Accepted", "in force")
+    skips, repeats = "skips 02:00–03:00: 02:30 becomes 03:00", "repeats 02:00–03:00: 02:30 runs once, the first time"
+    assert sorted((night["message"].count(skips), night["message"].count(repeats))) == [1, 1]
+
+
+@pytest.mark.parametrize("cron", ["0 0 31 2 *", "0 0 30 2 *", "0 0 31 4,6,9,11 *"])
+@pytest.mark.parametrize("suspend", [False, True])
+def test_c004_a_schedule_that_never_fires_says_so_and_owes_no_success(cron: str, suspend: bool) -> None:
+    of = applied(cron=[cron], suspend=suspend)
+    status: Any = status_of(of, figures(of), NOW + timedelta(days=400), {})
+    ready = "Suspended" if suspend else "NeverFires"
+    assert conditions(status) == {"Ready": ("True", ready), "Healthy": ("True", "NotYetDue")}
+    assert "nextScheduleTime" not in status
 
 
 def test_held() -> None:
@@ -137,7 +218,7 @@ def test_a_refused_spec_is_stalled_and_says_what_stays_in_force() -> None:
     assert "generation 2 stays in force" in status["conditions"][0]["message"]
 
 
-def test_vixie_cron_is_named_only_where_it_differs() -> None:
+def test_c002_vixie_cron_is_named_only_where_it_differs() -> None:
     told = conditions(status_of(applied(cron=["0 0 */2 * 1"]), None, NOW, {}))
     assert told["DiffersFromVixieCron"][0] == "True"
     assert "DiffersFromVixieCron" not in conditions(status_of(applied(cron=["0 0 * * 1"]), None, NOW, {}))

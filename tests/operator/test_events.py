@@ -15,7 +15,9 @@ from jobschedule_objects import manifest
 
 from scenario import add_worker, connect
 from slotkeeper.operator import Operator
-from slotkeeper.operator.events import QUIET_SECONDS, EventRecorder
+from slotkeeper.operator.conditions import rfc3339
+from slotkeeper.operator.events import AWAY_SECONDS, QUIET_SECONDS, EventRecorder
+from slotkeeper.reasons import why_no_run
 from slotkeeper.ticker import Ticker
 
 MINUTE = timedelta(minutes=1)
@@ -79,7 +81,7 @@ def test_a_slot_that_did_not_run_is_told_with_its_reason(
     [run] = add_worker(connection, namespaces=[namespace]).claim()
     assert run.slot is not None
     [event] = eventually(lambda: events(api_server, namespace, "SlotSkipped"))
-    assert event["message"].endswith("did not run: Superseded")
+    assert event["message"].endswith(f"did not run: {why_no_run('Superseded')}")
 
 
 def test_another_process_does_not_tell_it_again_and_later_news_are_told(
@@ -105,16 +107,52 @@ def test_another_process_does_not_tell_it_again_and_later_news_are_told(
 
     recorders = [EventRecorder(operator.gateway, lambda: now) for _ in range(2)]
 
-    def tell(before: int, after: int) -> list[int]:
+    def tell(before: int, after: int) -> list[tuple[int, str]]:
         for recorder in recorders:
             recorder.tell_outcomes(record.applied, health(before), health(after))
-        return [len(events(api_server, namespace, reason)) for reason in ("RunDead", "SlotSkipped")]
+        found = [events(api_server, namespace, reason) for reason in ("RunDead", "SlotSkipped")]
+        return [(event["count"], event["message"]) for [event] in found]
 
-    assert tell(0, 1) == [1, 1]
-    assert tell(1, 2) == [1, 1]  # too soon
+    def told(count: int, number: int) -> list[tuple[int, str]]:
+        skipped = f"the slot {rfc3339(slot + number * MINUTE)} did not run: {why_no_run('Overlap')}"
+        return [(count, f"a run is dead ({number} on the dead-letter list)"), (count, skipped)]
+
+    assert tell(0, 1) == told(1, 1)
+    assert tell(1, 2) == told(1, 1)  # too soon
     now += QUIET_SECONDS + 1
-    assert tell(1, 1) == [1, 1]  # nothing new
-    assert tell(1, 3) == [2, 2]
+    assert tell(1, 1) == told(1, 1)  # nothing new
+    assert tell(1, 3) == told(2, 3)
     # A restarted leader sees it again.
     recorders = [EventRecorder(operator.gateway, time.monotonic)]
-    assert tell(1, 3) == [2, 2]
+    assert tell(1, 3) == told(2, 3)
+
+
+def test_an_api_server_that_is_away_is_not_asked_for_each_event(
+    api_server: ApiServer, namespace: str, new_operator: Callable[..., Operator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be told is told later."""
+    api_server.apply(*(manifest(f"wrong-{number}", namespace, timeZone="No/Where") for number in range(3)))
+    operator = new_operator(namespaces=[namespace])
+    operator.syncer.step()
+    refused = [record.applied for record in operator.statuses._records.values()]
+    now, tries = 0.0, 0
+    really, recorder = operator.gateway.create_event, EventRecorder(operator.gateway, lambda: now)
+
+    def create_event(*arguments: Any) -> bool:
+        nonlocal tries
+        tries += 1
+        return really(*arguments)
+
+    monkeypatch.setattr(operator.gateway, "create_event", create_event)
+    configuration = operator.gateway._client.configuration
+    address, configuration.host = configuration.host, "https://127.0.0.1:1"
+    operator.gateway.request_stop()  # no second try
+    for applied in refused:
+        recorder.tell_refusal(applied)
+    assert tries == 1
+    configuration.host = address
+    now += AWAY_SECONDS
+    for applied in refused:
+        recorder.tell_refusal(applied)
+    assert tries == 1 + len(refused)
+    assert len(events(api_server, namespace, "UnknownTimeZone")) == len(refused) == 3

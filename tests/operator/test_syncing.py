@@ -12,7 +12,7 @@ from jobschedule_objects import manifest
 
 from scenario import connect, one, rows
 from slotkeeper.operator import Operator
-from slotkeeper.operator.errors import AnotherCluster
+from slotkeeper.operator.errors import AnotherCluster, KubernetesUnavailable
 from slotkeeper.operator.kubernetes_gateway import KubernetesGateway
 from slotkeeper.store.schedules import bind_cluster
 from slotkeeper.ticker import Ticker
@@ -173,6 +173,43 @@ def test_a_list_that_fails_retires_nothing(
         assert list(report.failed) == [namespace]
         assert (report.retired, report.braked) == ([], {})
     assert len(stored(connection)) == 2
+
+
+@pytest.mark.parametrize("status", [0, 503])
+def test_a_list_that_fails_is_tried_again_without_the_others(
+    api_server: ApiServer, new_namespace: NewNamespace, new_operator: NewOperator,
+    connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, status: int,
+) -> None:  # fmt: skip
+    """An API server that does not answer at all is asked once, because each of its time-outs takes minutes."""
+    monkeypatch.setattr("slotkeeper.operator.syncer.RETRY_SECONDS", 0.0)
+    first, second, third = sorted(new_namespace() for _ in range(3))
+    api_server.apply(*(manifest("report", namespace) for namespace in (first, second, third)))
+    operator = new_operator(namespaces=[first, second, third])
+    listed: list[str] = []
+    failing = {second}
+    really = operator.gateway.list_objects
+
+    def list_objects(namespace: str) -> Any:
+        listed.append(namespace)
+        if namespace in failing:
+            raise KubernetesUnavailable("as if", status=status)
+        return really(namespace)
+
+    monkeypatch.setattr(operator.gateway, "list_objects", list_objects)
+    operator.syncer.step()
+    report = operator.syncer.last_resync
+    assert report is not None
+    assert listed == ([first, second] if status == 0 else [first, second, third])
+    assert sorted(report.failed) == ([second, third] if status == 0 else [second])
+    failing.clear()
+    listed.clear()
+    operator.syncer.step()
+    assert listed == sorted(report.failed)
+    assert operator.syncer.last_resync is not None
+    assert operator.syncer.last_resync.failed == {}
+    assert one(connection, "select count(*) from slotkeeper.schedule where not unwatched") == 3
+    operator.syncer.step()
+    assert listed == sorted(report.failed)  # and then no more
 
 
 def test_clusters_and_namespaces_leave_each_other_alone(

@@ -18,12 +18,14 @@ from slotkeeper.decisions import decide_before_edit, timing_of_version
 from slotkeeper.errors import (
     DatabaseBusy,
     DatabaseUnavailable,
+    InvalidField,
     PermissionMissing,
     SchemaMissing,
     SlotkeeperError,
 )
 from slotkeeper.operator.accept import Accepted, Refusal, accept, trigger_key_problem
 from slotkeeper.operator.applied import Applied, Outcome, in_force, newly_stored, nothing_done
+from slotkeeper.operator.errors import KubernetesUnavailable
 from slotkeeper.operator.rows import schedule_row
 from slotkeeper.spec import Identity, parse_identity, parse_spec, timing_of
 from slotkeeper.store import schedules
@@ -57,7 +59,8 @@ class Applier:
         """Stores what differs; one result for each object, in order. What is equal already costs one read.
 
         Raises DatabaseUnavailable, PermissionMissing or SchemaMissing when no object can be served, InvalidField for
-        something that has no name. Applying again what was applied already does nothing.
+        something that has no name. Applying again what was applied already does nothing. An object that is being
+        deleted is gone, whatever finalizer still keeps it.
         """
         verdicts = [self._verdict(obj) for obj in objects]
         stored: dict[Key, StoredSchedule] = {}
@@ -68,7 +71,9 @@ class Applier:
         new: list[int] = []
         for place, verdict in enumerate(verdicts):
             row = stored.get(_key(verdict))
-            if row is None and isinstance(verdict, Accepted):
+            if _is_being_deleted(objects[place]):
+                results[place] = self._retire_early(_identity(verdict))
+            elif row is None and isinstance(verdict, Accepted):
                 new.append(place)
             elif row is not None and isinstance(verdict, Accepted) and _is_equal(row, verdict):
                 results[place] = in_force(Outcome.UNCHANGED, row, verdict)
@@ -93,6 +98,13 @@ class Applier:
                 return False
             self._decide_due(connection, row)
             return schedules.retire(connection, row)
+
+    def _retire_early(self, identity: Identity) -> Applied:
+        try:
+            self.retire(identity.namespace, identity.name, identity.uid)
+        except DatabaseBusy as error:
+            return nothing_done(identity, Outcome.BUSY, problem=str(error))
+        return nothing_done(identity, Outcome.STALE)
 
     def unwatch(self, namespace: str, name: str) -> bool:
         """Its namespace is no longer watched: no new slots, nothing is cancelled. Raises DatabaseBusy like
@@ -147,7 +159,7 @@ class Applier:
             if isinstance(verdict, Refusal):
                 return self._refuse(verdict, row)
             return self._edit(verdict, row)
-        except (DatabaseUnavailable, PermissionMissing, SchemaMissing):
+        except (DatabaseUnavailable, PermissionMissing, SchemaMissing, KubernetesUnavailable):
             raise
         except SlotkeeperError as error:
             return nothing_done(_identity(verdict), Outcome.BUSY, problem=str(error))
@@ -219,7 +231,12 @@ class Applier:
 
     def _keep(self, connection: Connection, refusal: Refusal, row: StoredSchedule) -> Applied:
         version = self._version(connection, row)
-        spec, timing = parse_spec(version.spec), timing_of_version(version)
+        try:
+            spec, timing = parse_spec(version.spec), timing_of_version(version)
+        except InvalidField:
+            # Nor can what is stored be read here: nothing is in force, and the rows that are there stay.
+            nothing = nothing_done(refusal.identity, Outcome.REFUSED, refusal=refusal)
+            return replace(nothing, triggered=self._trigger(connection, row, refusal.identity))
         suspended = spec.suspend or refusal.identity.suspend
         next_slot, since = row.next_slot, row.timing_since
         if suspended != row.suspended or row.unwatched:
@@ -264,7 +281,20 @@ class Applier:
         """
         if not row.active:
             return
-        timing = timing_of_version(version or self._version(connection, row))
+        version = version or self._version(connection, row)
+        try:
+            timing = timing_of_version(version)
+        except InvalidField as error:
+            # Our tz database lacks its zone, or a newer version stored it. Its slots cannot be known; that must not
+            # stop the edit that mends it, nor its deletion.
+            _log.error(
+                "slots_undecided",
+                schedule=f"{row.namespace}/{row.name}",
+                after=row.watermark.isoformat(),
+                until=row.moment.isoformat(),
+                error=str(error),
+            )
+            return
         due = DueSchedule(row.id, row.owner, row.version, row.watermark, row.moment)
         if materialise(connection, [decide_before_edit(due, timing)]):
             raise DatabaseBusy("its runs are held by somebody")
@@ -272,6 +302,11 @@ class Applier:
     @staticmethod
     def _version(connection: Connection, row: StoredSchedule) -> StoredVersion:
         return schedules.versions(connection, [row.owner_version])[row.owner_version]
+
+
+def _is_being_deleted(obj: Mapping[str, object]) -> bool:
+    metadata = obj["metadata"]
+    return isinstance(metadata, Mapping) and bool(metadata.get("deletionTimestamp"))
 
 
 def _identity(verdict: Accepted | Refusal) -> Identity:

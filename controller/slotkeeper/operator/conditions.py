@@ -94,7 +94,7 @@ def status_of(applied: Applied, figures: Figures | None, now: datetime, observed
         "effectiveTime": _time(_effective_time(applied, figures)),
         "resolvedSchedule": _cut(applied.resolved_schedule, _LONGEST_RESOLVED),
         "timeZoneDataVersion": TZDATA_VERSION,
-        "nextScheduleTime": None if suspended or held else _time(next_slot),
+        "nextScheduleTime": None if suspended or held or applied.timing is None else _time(next_slot),
         **({name: observed.get(name) for name in FIGURES} if figures is None else _figures(figures)),
     }
     before = _observed_conditions(observed)
@@ -135,7 +135,15 @@ def _ready(
     elif next_slot is None and applied.timing is not None:
         yield _without_next_slot(applied.timing, now)
     else:
-        yield Condition("Ready", "True", "Accepted", "in force")
+        yield Condition("Ready", "True", "Accepted", _accepted(applied.timing, now))
+
+
+def _accepted(timing: Timing | None, now: datetime) -> str:
+    """What is in force, and what the clock will do to it. The text changes only when such a change has passed."""
+    changes = [] if timing is None else timing.timetable.clock_changes(now)
+    if not changes:
+        return "in force"
+    return "in force. Next changes of the clock: " + ". ".join(change.told for change in changes)
 
 
 def _held(hold: HeldBy | None) -> str:

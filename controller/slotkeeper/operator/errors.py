@@ -13,6 +13,10 @@ class KubernetesError(SlotkeeperError):
         super().__init__(message)
 
 
+class KubernetesForbidden(KubernetesError):
+    """The API server answered 403. Where it lacks a right, the gateway has told which; it may be there later."""
+
+
 class KubernetesUnavailable(KubernetesError):
     """The API server cannot be reached, is overloaded or failed (429, 5xx), after several tries; try again later."""
 

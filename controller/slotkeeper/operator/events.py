@@ -17,9 +17,10 @@ import structlog
 
 from slotkeeper.operator.applied import Applied
 from slotkeeper.operator.conditions import rfc3339
-from slotkeeper.operator.errors import KubernetesError, KubernetesForbidden
+from slotkeeper.operator.errors import KubernetesError, KubernetesForbidden, KubernetesUnavailable
 from slotkeeper.operator.permissions import EVENTS, Permission
 from slotkeeper.operator.rate import TokenBucket
+from slotkeeper.reasons import why_no_run
 from slotkeeper.spec import API_VERSION, KIND
 from slotkeeper.store.schedules import Health
 from slotkeeper.timetable import TZDATA_VERSION
@@ -33,6 +34,8 @@ _log = structlog.stdlib.get_logger()
 RATE, BURST = 5.0, 50.0
 #: Seconds between Events of one object with one reason, other than a new invalid spec.
 QUIET_SECONDS = 600.0
+#: Seconds without another try after the API server did not answer, which takes minutes to find out.
+AWAY_SECONDS = 60.0
 _REMEMBERED = 10_000
 _LONGEST_NOTE, _LONGEST_NAME = 1000, 220
 #: The annotation of an Event that says which failure, slot or generation it tells last.
@@ -46,6 +49,7 @@ class EventRecorder:
         self._gateway = gateway
         self._clock = clock
         self._bucket = TokenBucket(RATE, BURST, clock)
+        self._away_until = float("-inf")
         self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._moved: deque[tuple[Applied, str]] = deque()
         self._told_at: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -66,7 +70,7 @@ class EventRecorder:
             and self._was_quiet(applied, "SlotSkipped")
         ):
             slot = rfc3339(after.last_skip_slot)
-            note = f"the slot {slot} did not run: {after.last_skip_reason}"
+            note = f"the slot {slot} did not run: {why_no_run(after.last_skip_reason)}"
             self._tell(applied, "SlotSkipped", slot, note, counts=True)
 
     def tell_zone_change(self, applied: Applied, sentence: str) -> None:
@@ -90,11 +94,14 @@ class EventRecorder:
         return True
 
     def _tell(self, applied: Applied, reason: str, about: str, note: str, *, counts: bool = False) -> bool:
-        """False: not told, because too many were. ``counts``: if there is one of this reason, it counts one more."""
+        """False: not told yet, because too many were, or the API server is away.
+
+        ``counts``: if there is one of this reason, it counts one more.
+        """
         key = (applied.uid, reason, about)
         if key in self._told or self._gateway.permissions.is_missing(Permission("create", EVENTS, applied.namespace)):
             return True
-        if not self._bucket.take():
+        if self._clock() < self._away_until or not self._bucket.take():
             return False
         self._told[key] = None
         while len(self._told) > _REMEMBERED:
@@ -104,8 +111,10 @@ class EventRecorder:
             if not self._gateway.create_event(applied.namespace, event) and counts:
                 self._count(applied.namespace, event)
         except KubernetesError as error:
-            if isinstance(error, KubernetesForbidden):
+            if isinstance(error, KubernetesForbidden | KubernetesUnavailable):
                 self._told.pop(key, None)
+            if isinstance(error, KubernetesUnavailable):
+                self._away_until = self._clock() + AWAY_SECONDS
             _log.info("event_not_told", namespace=applied.namespace, name=applied.name, error=str(error))
         return True
 

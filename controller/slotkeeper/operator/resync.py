@@ -7,7 +7,7 @@ second pass has given the same answer. A wrong role binding or namespace shows a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import structlog
 from slotkeeper.errors import DatabaseBusy
 from slotkeeper.operator.applied import Applied
 from slotkeeper.operator.apply import Applier
-from slotkeeper.operator.errors import KubernetesError
+from slotkeeper.operator.errors import KubernetesError, KubernetesForbidden, KubernetesUnavailable
 from slotkeeper.store import schedules
 from slotkeeper.store.connection import Session
 from slotkeeper.store.schedules import Key, StoredSchedule
@@ -32,13 +32,14 @@ BRAKE_COUNT, BRAKE_SHARE = 3, 0.2
 
 @dataclass(slots=True)
 class ResyncReport:
-    """What one pass did. ``failed`` and ``braked`` name scopes: a namespace, or ``*`` for all of them."""
+    """What one pass did. ``failed``, ``braked`` and ``believed`` name scopes: a namespace, or ``*`` for all of them."""
 
     listed: int = 0
     retired: list[Key] = field(default_factory=list)
     unwatched: list[Key] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     braked: dict[str, int] = field(default_factory=dict)
+    believed: list[str] = field(default_factory=list)
 
 
 class FullResync:
@@ -70,42 +71,74 @@ class FullResync:
         self._may_write = may_write
         self._suspects: dict[str | None, frozenset[tuple[Key, str]]] = {}
 
-    def run(self) -> ResyncReport:
-        """One pass. Raises what concerns all scopes: a database that is away, or leadership that has ended."""
+    def run(self, only: Collection[str] | None = None) -> ResyncReport:
+        """One pass over every scope, or over those whose shown names are in ``only``.
+
+        Raises what concerns all scopes: a database that is away, or leadership that has ended.
+        """
         report = ResyncReport()
         # Read before the lists: what is stored later is not missing from them.
         stored = schedules.stored_schedules(self._session, self._cluster)
+        silent: KubernetesUnavailable | None = None
         for scope in self._scopes:
+            if only is not None and shown(scope) not in only:
+                continue
             try:
+                if silent is not None:
+                    # Each would take minutes to find out what the last one did.
+                    raise silent
                 self._sync_scope(scope, [row for row in stored if scope in (None, row.namespace)], report)
             except KubernetesError as error:
+                if isinstance(error, KubernetesUnavailable) and error.status == 0:
+                    silent = error
                 self._suspects.pop(scope, None)
-                report.failed[_shown(scope)] = str(error)
-                _log.warning("list_failed", namespace=_shown(scope), error=str(error))
-        if None not in self._scopes:
+                report.failed[shown(scope)] = str(error)
+                # Of a missing right `permissions` has told.
+                tell = _log.info if isinstance(error, KubernetesForbidden) else _log.warning
+                tell("list_failed", namespace=shown(scope), error=str(error))
+        if only is None and None not in self._scopes:
             self._unwatch((row for row in stored if row.namespace not in self._scopes), report)
         return report
 
+    def recognises(self) -> bool:
+        """Whether an object that exists now is stored with its UID, or nothing is stored at all: what another cluster
+        made cannot be overwritten then.
+        """
+        known = {row.uid for row in schedules.stored_schedules(self._session, self._cluster)}
+        if not known:
+            return True
+        for scope in self._scopes:
+            try:
+                for page in self._gateway.list_objects(scope):
+                    if any(obj["metadata"]["uid"] in known for obj in page):
+                        return True
+            except KubernetesForbidden:
+                continue
+        return False
+
     def _sync_scope(self, scope: str | None, stored: Sequence[StoredSchedule], report: ResyncReport) -> None:
         listed: set[Key] = set()
-        for page in self._pages(scope):
-            self._may_write()
-            for result, obj in zip(self._applier.apply(page), page, strict=True):
-                listed.add((result.namespace, result.name))
-                self._applied(result, obj)
+        try:
+            self._apply_pages(scope, listed)
+        except KubernetesError as error:
+            # The rest of the pages has gone, and a list that breaks off says nothing of what is missing: from the start.
+            if error.status != 410:
+                raise
+            listed.clear()
+            self._apply_pages(scope, listed)
         report.listed += len(listed)
         missing = [row for row in stored if row.key not in listed]
         if self._believes(scope, missing, stored=len(stored), listed=len(listed), report=report):
             self._retire(missing, report)
+            report.believed.append(shown(scope))
 
-    def _pages(self, scope: str | None) -> Iterable[list[Object]]:
-        # All pages first: a list that breaks off in the middle says nothing about what is missing.
-        try:
-            return list(self._gateway.list_objects(scope))
-        except KubernetesError as error:
-            if error.status != 410:
-                raise
-            return list(self._gateway.list_objects(scope))
+    def _apply_pages(self, scope: str | None, listed: set[Key]) -> None:
+        # Page by page, so that not every object is in memory at once.
+        for page in self._gateway.list_objects(scope):
+            self._may_write()
+            for result, obj in zip(self._applier.apply(page), page, strict=True):
+                listed.add((result.namespace, result.name))
+                self._applied(result, obj)
 
     def _believes(
         self,
@@ -122,10 +155,10 @@ class FullResync:
         if not suspicious or suspects == before:
             return True
         self._suspects[scope] = suspects
-        report.braked[_shown(scope)] = len(missing)
+        report.braked[shown(scope)] = len(missing)
         _log.warning(
             "resync_braked",
-            namespace=_shown(scope),
+            namespace=shown(scope),
             missing=len(missing),
             stored=stored,
             listed=listed,
@@ -169,5 +202,6 @@ def scopes_of(namespaces: Sequence[str] | None) -> list[str | None]:
     return [None] if namespaces is None else [*sorted(set(namespaces))]
 
 
-def _shown(scope: str | None) -> str:
+def shown(scope: str | None) -> str:
+    """A scope as logs and metrics name it."""
     return scope or "*"

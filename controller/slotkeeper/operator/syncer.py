@@ -17,9 +17,10 @@ from slotkeeper.errors import DatabaseBusy
 from slotkeeper.operator.applied import Applied, Outcome
 from slotkeeper.operator.apply import Applier
 from slotkeeper.operator.dirty import Change, DirtyKeys
-from slotkeeper.operator.errors import AnotherCluster, LeadershipLost
+from slotkeeper.operator.errors import AnotherCluster, KubernetesForbidden, LeadershipLost
 from slotkeeper.operator.leadership import Leadership
-from slotkeeper.operator.resync import FullResync, ResyncReport
+from slotkeeper.operator.permissions import needed
+from slotkeeper.operator.resync import FullResync, ResyncReport, scopes_of, shown
 from slotkeeper.operator.status import StatusWriter
 from slotkeeper.store.connection import Session
 from slotkeeper.store.schedules import Key, bind_cluster
@@ -35,10 +36,14 @@ STEP_SECONDS = 0.2
 FOLLOWER_SECONDS = 1.0
 #: Changes applied before leadership is confirmed again.
 BATCH = 500
-#: Seconds until a full resync is tried again of which a list failed.
-RETRY_SECONDS = 15.0
+#: Seconds until a list that failed is tried again: doubled from the first to the last.
+RETRY_SECONDS, LAST_RETRY_SECONDS = 15.0, 60.0
+#: Seconds between a full resync that found too much missing and the one that may believe it.
+BRAKED_SECONDS = 30.0
 #: Seconds between a full resync and one that follows it because a watch began anew.
 REWATCH_SECONDS = 10.0
+#: Seconds between questions whether a right that is missing is there now.
+REVIEW_SECONDS = 15.0
 
 
 class Syncer:
@@ -63,9 +68,14 @@ class Syncer:
         self._statuses = statuses
         self._adopt = adopt
         self._resync_seconds = resync_seconds
+        self._needed = needed(scopes_of(namespaces))
         self._bound_term = 0
-        self._resync_at = 0.0
+        self._identified = False
+        self._stranger: AnotherCluster | None = None
+        self._resync_at = self._retry_at = self._review_at = 0.0
         self._resynced_at = float("-inf")
+        self._retries = 0
+        self._listed_at = dict.fromkeys(map(shown, scopes_of(namespaces)), time.monotonic())
         self.actor = Actor("syncer", self.step, close=self.close)
         self.dirty = DirtyKeys(self.actor.wake)
         self._applier = Applier(self._session, cluster, self._is_there)
@@ -79,7 +89,8 @@ class Syncer:
             gone=statuses.forget,
             may_write=leadership.require,
         )
-        #: The report of the last full resync that ran to its end; None before the first.
+        #: The report of the last full resync that ran to its end, with what was tried again since; None before the
+        #: first.
         self.last_resync: ResyncReport | None = None
 
     def mark(self, namespace: str, name: str, uid: str, body: Mapping[str, Any] | None) -> None:
@@ -98,8 +109,11 @@ class Syncer:
                 return FOLLOWER_SECONDS
             if self._bound_term != self._leadership.term:
                 self._bind()
+            self._review()
             if time.monotonic() >= self._resync_at:
                 self.resync()
+            elif self.last_resync is not None and self.last_resync.failed and time.monotonic() >= self._retry_at:
+                self._retry(self.last_resync)
             self._apply_dirty()
         except LeadershipLost:
             self._follow()
@@ -111,13 +125,32 @@ class Syncer:
         self._session.close()
 
     def resync(self) -> ResyncReport:
-        """A full resync now; the next one follows after the usual time, or sooner when a list failed."""
+        """A full resync now; the next one follows after the usual time, a list that failed is tried again sooner."""
         self._resynced_at = time.monotonic()
         self._resync_at = self._resynced_at + RETRY_SECONDS
         report = self._resync.run()
         self.last_resync = report
-        if not report.failed:
-            self._resync_at = self._resynced_at + self._resync_seconds
+        # A second look soon, where the first was not believed: until then a schedule that is gone goes on.
+        self._resync_at = self._resynced_at + (BRAKED_SECONDS if report.braked else self._resync_seconds)
+        self._retries = 0
+        self._note(report)
+        return report
+
+    def _retry(self, before: ResyncReport) -> None:
+        """The lists that failed, again; the others are not touched."""
+        report = self._resync.run(before.failed.keys())
+        for scope, count in before.braked.items():
+            if scope not in before.failed:
+                report.braked.setdefault(scope, count)
+        self.last_resync = report
+        self._retries += 1
+        self._note(report)
+
+    def _note(self, report: ResyncReport) -> None:
+        now = time.monotonic()
+        self._retry_at = now + min(LAST_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** min(self._retries, 10))
+        for scope in report.believed:
+            self._listed_at[scope] = now
         _log.info(
             "resync",
             listed=report.listed,
@@ -126,22 +159,59 @@ class Syncer:
             failed=sorted(report.failed),
             braked=sorted(report.braked),
         )
-        return report
+
+    @property
+    def resync_ages(self) -> dict[str, float]:
+        """Seconds since each scope was last listed and what is missing from it retired, or since the process began."""
+        now = time.monotonic()
+        return {scope: now - listed_at for scope, listed_at in self._listed_at.items()}
+
+    def _review(self) -> None:
+        """Asks again for what is missing, so that it is used soon after it was granted, and not tried before."""
+        missing = self._gateway.permissions.missing
+        if not missing or time.monotonic() < self._review_at:
+            return
+        self._review_at = time.monotonic() + REVIEW_SECONDS
+        self._gateway.review(missing)
+        if not self._identified:
+            self._identify()
+        if set(missing) - set(self._gateway.permissions.missing):
+            self._resync_at = 0.0  # what could not be done is done now
 
     def _follow(self) -> None:
         self.dirty.clear()
         self._statuses.clear()
 
     def _bind(self) -> None:
-        identity = self._gateway.cluster_identity()
+        self._identified = False
+        self._identify()
+        self._gateway.review(self._needed)
+        self._bound_term = self._leadership.term
+        self._resync_at = 0.0
+
+    def _identify(self) -> None:
+        if self._stranger is not None and time.monotonic() < self._review_at:
+            raise self._stranger
+        self._stranger = None
+        try:
+            identity = self._gateway.cluster_identity()
+        except KubernetesForbidden as error:
+            # Not a right that is worth standing still for, if the objects themselves say which cluster this is.
+            if self._adopt or self._resync.recognises():
+                return
+            self._review_at = time.monotonic() + REVIEW_SECONDS
+            self._stranger = AnotherCluster(
+                f"cannot tell whether this is the cluster {self._cluster!r} of the database, because no object here is "
+                "known there: grant get on the namespace kube-system, or take the schedules over with --adopt"
+            )
+            raise self._stranger from error
         bound = bind_cluster(self._session, self._cluster, identity, adopt=self._adopt)
         if bound != identity:
             raise AnotherCluster(
                 f"the cluster name {self._cluster!r} is bound to the cluster {bound}, and this one is {identity}: "
                 "give it a name of its own with --cluster-name, or take the schedules over with --adopt"
             )
-        self._bound_term = self._leadership.term
-        self._resync_at = 0.0
+        self._identified = True
 
     def _apply_dirty(self) -> None:
         while changes := self.dirty.take(BATCH):
@@ -199,4 +269,6 @@ class Syncer:
 
     def _is_there(self, namespace: str, name: str, uid: str) -> bool:
         found = self._gateway.get(namespace, name)
-        return found is not None and found["metadata"]["uid"] == uid
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return False
+        return bool(found["metadata"]["uid"] == uid)
