@@ -57,17 +57,27 @@ class ControllerParts:
         """What this process counts itself."""
         failures = {actor.name: actor.failures for actor in self.actors}
         slots, expirations = self.ticker.slots_materialised, self.keeper.lease_expirations
+        retained_at = self.keeper.retained_at
         if self.operator is None:
-            return ControllerFacts(slots_materialised=slots, lease_expirations=expirations, actor_failures=failures)
-        report = self.operator.syncer.last_resync
+            return ControllerFacts(
+                slots_materialised=slots,
+                lease_expirations=expirations,
+                actor_failures=failures,
+                retained_at=retained_at,
+            )
+        leads, report = self.operator.leadership.leads, self.operator.syncer.last_resync
+        missing = self.operator.gateway.permissions.missing
         return ControllerFacts(
             slots_materialised=slots,
             lease_expirations=expirations,
             actor_failures=failures,
-            leads=self.operator.leadership.leads,
+            leads=leads,
             pump_restarts={pump.namespace or "*": pump.restarts for pump in self.operator.pumps},
             braked={} if report is None else report.braked,
             failed={} if report is None else dict.fromkeys(report.failed, True),
+            resync_ages=self.operator.syncer.resync_ages if leads else {},
+            missing_permissions=[(entry.verb, entry.resource, entry.place) for entry in missing],
+            retained_at=retained_at,
         )
 
     async def live_problem(self) -> str | None:

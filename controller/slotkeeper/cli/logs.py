@@ -37,6 +37,8 @@ def set_up_logs(log_format: str, level: str) -> None:
             ],
         )
     )
+    # kopf tells of each try of a request; what comes of them the pump tells, and the metrics.
+    handler.addFilter(lambda record: not (record.name.startswith("kopf.") and record.module == "api"))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())

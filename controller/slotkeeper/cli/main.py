@@ -13,6 +13,7 @@ from slotkeeper.cli.pools import declare_pool, pools
 from slotkeeper.cli.runs import cancel, requeue
 from slotkeeper.cli.worker import worker
 from slotkeeper.errors import InvalidField, SlotkeeperError
+from slotkeeper.timetable import TZDATA_VERSION
 
 
 class _LazyGroup(click.Group):
@@ -21,7 +22,10 @@ class _LazyGroup(click.Group):
     lazy = {  # noqa: RUF012
         "dev": "slotkeeper.cli.dev",
         "controller": "slotkeeper.cli.controller",
+        "convert": "slotkeeper.cli.convert",
         "external-metrics": "slotkeeper.cli.external_metrics",
+        "lint": "slotkeeper.cli.lint",
+        "preview": "slotkeeper.cli.preview",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -37,7 +41,9 @@ class _LazyGroup(click.Group):
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="slotkeeper")
+@click.version_option(
+    __version__, prog_name="slotkeeper", message=f"%(prog)s, version %(version)s, tz database {TZDATA_VERSION}"
+)
 def commands() -> None:
     """Scheduled and background jobs for Kubernetes, with Postgres as the one source of truth.
 
@@ -56,13 +62,18 @@ commands.add_command(release)
 commands.add_command(holds)
 
 
-def main() -> None:
+def main(prog_name: str = "slotkeeper") -> None:
     """The entry point: our errors are one line on stderr, without a traceback."""
     try:
-        commands.main(prog_name="slotkeeper", standalone_mode=True)
+        commands.main(prog_name=prog_name, standalone_mode=True)
     except InvalidField as error:
         click.echo(f"slotkeeper: {error}", err=True)
         sys.exit(2)
     except SlotkeeperError as error:
         click.echo(f"slotkeeper: {error}", err=True)
         sys.exit(1)
+
+
+def kubectl_main() -> None:
+    """The same as a plugin: kubectl runs the program ``kubectl-slotkeeper`` for ``kubectl slotkeeper …``."""
+    main("kubectl slotkeeper")

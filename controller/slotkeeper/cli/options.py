@@ -13,10 +13,13 @@ from slotkeeper.metrics.scaling import ScalingSettings
 from slotkeeper.web.listen import DEFAULT_LISTEN, listen_address
 
 
-def option(flag: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A click option whose variable is ``SLOTKEEPER_`` and the flag's name (of ``--on/--off`` the first)."""
+def option(flag: str, *more: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A click option whose variable is ``SLOTKEEPER_`` and the flag's name (of ``--on/--off`` the first).
+
+    ``more``: a short form, and the name of the argument where it is another.
+    """
     name = flag.partition("/")[0].removeprefix("--").replace("-", "_").upper()
-    return click.option(flag, envvar=f"SLOTKEEPER_{name}", show_envvar=True, **settings)
+    return click.option(flag, *more, envvar=f"SLOTKEEPER_{name}", show_envvar=True, **settings)
 
 
 dsn = option("--dsn", required=True, help="Postgres, as a libpq URL or keyword string.")

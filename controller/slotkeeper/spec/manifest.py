@@ -91,11 +91,25 @@ def read_manifests(path: Path, namespace: str = "default") -> list[Manifest]:
     return [manifest for file in manifest_files(path) for manifest in _read_file(file, namespace)]
 
 
+def manifests_in(content: bytes, file: Path, namespace: str = "default") -> list[Manifest]:
+    """Every object of ``content``, such as standard input; ``file`` is its name in messages.
+
+    As ``read_manifests`` otherwise.
+    """
+    return list(_read(content, file, namespace))
+
+
 def _read_file(file: Path, namespace: str) -> Iterator[Manifest]:
     try:
-        text = file.read_bytes().decode("utf-8-sig")
+        content = file.read_bytes()
     except OSError as error:
         raise UnreadableManifest(file, 0, f"cannot be read: {error.strerror}") from error
+    yield from _read(content, file, namespace)
+
+
+def _read(content: bytes, file: Path, namespace: str) -> Iterator[Manifest]:
+    try:
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnreadableManifest(file, 0, f"is not UTF-8: {error.reason} at byte {error.start}") from error
     try:
@@ -117,7 +131,7 @@ _Document = tuple[object, int, Mapping[str, int]]
 
 def _yaml_documents(text: str) -> Iterator[_Document]:
     for node in document_nodes(text):
-        reader = NodeReader()
+        reader = NodeReader(len(text))
         yield reader.value(node), node.start_mark.line + 1, reader.lines
 
 

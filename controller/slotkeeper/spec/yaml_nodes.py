@@ -16,7 +16,8 @@ import yaml
 
 from slotkeeper.spec.yaml_scalars import Scalar, plain_scalar
 
-# Enough for any file that a person writes; a few lines of aliases of aliases would exceed any memory.
+# Enough for any file that a person writes; a few lines of aliases of aliases would exceed any memory. What kubectl
+# prints of a whole cluster may hold more, but no more than it has characters.
 MAX_VALUES = 100_000
 
 _PLAIN = "!plain"
@@ -47,18 +48,22 @@ def document_nodes(text: str) -> Iterator[yaml.Node]:
 
 
 class NodeReader:
-    """Turns one document into a JSON value. ``lines`` then has the line of every field, by path."""
+    """Turns one document into a JSON value. ``lines`` then has the line of every field, by path.
 
-    def __init__(self) -> None:
+    ``characters``: how long the text is that the document comes from.
+    """
+
+    def __init__(self, characters: int = 0) -> None:
         self.lines: dict[str, int] = {}
+        self._most_values = max(MAX_VALUES, characters)
         self._values = 0
         self._open: set[int] = set()
 
     def value(self, node: yaml.Node, path: str = "") -> object:
         """The value of ``node``. Raises UnreadableNode."""
         self._values += 1
-        if self._values > MAX_VALUES:
-            raise UnreadableNode(_line(node), f"has more than {MAX_VALUES} values, aliases included")
+        if self._values > self._most_values:
+            raise UnreadableNode(_line(node), f"has more than {self._most_values} values, aliases included")
         if isinstance(node, yaml.ScalarNode):
             return _scalar(node)
         if id(node) in self._open:
