@@ -85,10 +85,6 @@ class _CronTimetable(Timetable):
         return ";".join(expression.text for expression in self._expressions)
 
     @property
-    def says_of_days(self) -> str | None:
-        return "; ".join(e.says_of_days for e in self._expressions if e.says_of_days) or None
-
-    @property
     def differs_from_vixie_cron(self) -> str | None:
         sentences = [e.differs_from_vixie_cron for e in self._expressions if e.differs_from_vixie_cron]
         return "; ".join(sentences) or None
@@ -111,24 +107,28 @@ class _CronTimetable(Timetable):
         minute, last_minute = -(-first // 60), last // 60
         while minute <= last_minute:
             stretch = self._offsets.stretch_at(minute)
-            offset = stretch.offset
-            wall = minute + offset
-            if minute == stretch.start and self._is_made_up(stretch):
+            start, end, offset, fresh, _ = stretch
+            if minute == start and self._is_made_up(stretch):
                 return minute * 60
-            if wall < stretch.fresh:
-                again = self._repeated.on_or_after(wall, stretch.fresh)
-                if again is not None and again < min(stretch.fresh, stretch.end + offset):
+            wall = minute + offset
+            if wall < fresh:
+                again = self._repeated.on_or_after(wall, fresh)
+                if again is not None and again < min(fresh, end + offset):
                     slot = again - offset
                     return slot * 60 if slot <= last_minute else None
-                wall = stretch.fresh
+                wall = fresh
             found = self._named.on_or_after(wall, last_minute + _WIDEST_JUMP)
-            if found is None:
+            if found is not None:
+                slot = found - offset
+                if slot < end:
+                    return slot * 60 if slot <= last_minute else None
+            if end - minute <= _WIDEST_JUMP:
+                minute = end  # the next stretch may repeat wall times from before this minute
+            elif found is None:
                 return None
-            slot = found - offset
-            if slot < stretch.end:
-                return slot * 60 if slot <= last_minute else None
-            # Nothing before that wall time: go on where it may be, at the earliest in the next stretch.
-            minute = max(stretch.end, slot - _WIDEST_JUMP)
+            else:
+                # Nothing before that wall time: go on where it may be, at the earliest in the next stretch.
+                minute = max(end, slot - _WIDEST_JUMP)
         return None
 
     def _last_to(self, first: int, last: int) -> int | None:
@@ -138,9 +138,7 @@ class _CronTimetable(Timetable):
             offset = stretch.offset
             wall = minute + offset
             found = self._named.on_or_before(wall, first_minute - _WIDEST_JUMP)
-            if found is None:
-                return None
-            if found >= stretch.fresh:
+            if found is not None and found >= stretch.fresh:
                 slot = found - offset
                 return slot * 60 if slot >= first_minute else None
             again = self._repeated.on_or_before(min(wall, stretch.fresh - 1), stretch.start + offset)
@@ -149,7 +147,12 @@ class _CronTimetable(Timetable):
                 return slot * 60 if slot >= first_minute else None
             if stretch.start >= first_minute and self._is_made_up(stretch):
                 return stretch.start * 60
-            minute = min(stretch.start - 1, found - offset + _WIDEST_JUMP)
+            if minute - stretch.start < _WIDEST_JUMP:
+                minute = stretch.start - 1  # the stretch before may have shown wall times from after this minute
+            elif found is None:
+                return None
+            else:
+                minute = min(stretch.start - 1, found - offset + _WIDEST_JUMP)
         return None
 
     def _count(self, first: int, last: int) -> int:

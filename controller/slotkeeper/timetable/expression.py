@@ -75,8 +75,7 @@ class CronExpression:
     ``minutes_of_day`` ascend from 0 to 1439. Weekdays count from Sunday = 0. ``either_day``: both day fields
     are restricted, so one of them is enough (Kubernetes' rule). ``follows_clock``: the hour field starts
     with ``*``, so the expression follows elapsed time through a change of the clock.
-    ``says_of_days`` tells that in a sentence, or is None. ``differs_from_vixie_cron`` says where Vixie cron would
-    choose other days, or is None.
+    ``differs_from_vixie_cron`` says where Vixie cron would choose other days, or is None.
     """
 
     text: str
@@ -86,7 +85,6 @@ class CronExpression:
     weekdays: frozenset[int] = field(compare=False, repr=False)
     either_day: bool = field(compare=False, repr=False)
     follows_clock: bool = field(compare=False, repr=False)
-    says_of_days: str | None = field(compare=False, repr=False)
     differs_from_vixie_cron: str | None = field(compare=False, repr=False)
 
     def names_date(self, month: int, day: int, weekday: int) -> bool:
@@ -146,7 +144,6 @@ def _expression(written: str, parts: list[str]) -> CronExpression:
         weekdays=frozenset(weekdays),
         either_day=not any(free),
         follows_clock=parts[1].startswith("*"),
-        says_of_days=None if any(free) else _either_day(written, parts),
         differs_from_vixie_cron=_difference_from_vixie(written, parts, free, (days, weekdays)),
     )
 
@@ -225,10 +222,6 @@ def _step(term: str, text: str, kind: _Field) -> int:
     if step > kind.size:
         raise step_too_large(kind.name, term, step, kind.size)
     return step
-
-
-def _either_day(written: str, parts: list[str]) -> str:
-    return f"{written!r} matches on day-of-month {parts[2]} or on day-of-week {parts[4]}: either is enough"
 
 
 def _difference_from_vixie(

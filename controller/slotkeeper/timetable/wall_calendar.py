@@ -162,7 +162,9 @@ class WallCalendar:
     def _slots(self, kind: tuple[int, int, int]) -> _MonthSlots:
         slots = self._months.get(kind)
         if slots is None:
-            slots = self._months[kind] = self._work_out(*kind)
+            slots = self._work_out(*kind)
+            # Most months of most schedules are alike (or empty), and a fleet keeps thousands of calendars.
+            slots = self._months[kind] = next((other for other in self._months.values() if other == slots), slots)
         return slots
 
     def _work_out(self, month: int, length: int, first_weekday: int) -> _MonthSlots:

@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 _ROW = re.compile(r"\| (C\d{3}) \| (.+?) \| (.*?) ?\| (.*?) ?\|")
-CASES = [found.groups() for line in (ROOT / "docs/cases.md").read_text().splitlines() if (found := _ROW.fullmatch(line))]
+_LINES = (ROOT / "docs/cases.md").read_text().splitlines()
+CASES = [found.groups() for line in _LINES if (found := _ROW.fullmatch(line))]
 
 
 @pytest.mark.parametrize(("number", "tests"), [(case[0], case[2]) for case in CASES], ids=lambda value: value[:4])

@@ -77,7 +77,8 @@ def test_the_base_is_pinned_to_a_supported_python() -> None:
     assert f"Programming Language :: Python :: {base[1]}" in PROJECT["project"]["classifiers"]
 
 
-def test_it_runs_as_nobody_in_particular() -> None:
+def test_c142_the_image_names_its_user_by_number() -> None:
+    """Kubernetes cannot see that a name is not root's."""
     assert re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE) == ["65532:65532"]
     assert DOCKERFILE.rstrip().endswith('ENTRYPOINT ["slotkeeper"]')
 

@@ -138,6 +138,13 @@ def test_errors_name_the_line(text: str | bytes, line: int, problem: str, write:
     assert str(caught.value).startswith(str(path))
 
 
+def test_many_values_are_fine_as_long_as_each_is_written(write: Any) -> None:
+    """What kubectl prints of a large cluster, or a large ConfigMap."""
+    file = write(f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}, data: [{'1,' * 100_001}]}}")
+    (manifest,) = read_manifests(file)
+    assert len(manifest.object["data"]) == 100_001
+
+
 def test_aliases_of_aliases_end(write: Any) -> None:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 8)}]" for i in range(1, 9)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -76,10 +77,11 @@ class Cron:
 
 
 class Reading(NamedTuple):
-    """A UTC minute, what the clock shows then, and what it skipped or repeats."""
+    """A UTC minute, what the clock shows then (``minute``: of the day), and what it skipped or repeats."""
 
     instant: datetime
     shown: datetime
+    minute: int
     second_pass: bool
     skipped: tuple[datetime, ...]
 
@@ -101,10 +103,36 @@ def read_clock(zone: ZoneInfo, start: datetime, end: datetime) -> list[Reading]:
         skipped: tuple[datetime, ...] = ()
         if timedelta(0) < gap <= LONGEST_GAP:
             skipped = tuple(before + MINUTE * k for k in range(1, gap // MINUTE + 1))
-        readings.append(Reading(instant, shown, second_pass, skipped))
+        readings.append(Reading(instant, shown, 60 * shown.hour + shown.minute, second_pass, skipped))
         before = shown
         instant += MINUTE
     return readings
+
+
+Settings = tuple[str, str]
+SETTINGS: list[Settings] = list(product(("RunAfter", "Skip"), ("RunOnce", "RunTwice")))
+
+
+def slots_by_settings(texts: Iterable[str], readings: Iterable[Reading]) -> dict[Settings, list[datetime]]:
+    """The slots among these readings of a list of expressions, for (skippedTime, repeatedTime) each."""
+    crons = [Cron(text) for text in texts]
+    following = [cron for cron in crons if cron.follows_clock]
+    fixed = [cron for cron in crons if not cron.follows_clock]
+    found: dict[Settings, list[datetime]] = {settings: [] for settings in SETTINGS}
+    named_at_all = set().union(*(cron.minutes_of_day for cron in crons))
+    for instant, shown, minute, second_pass, skipped in readings:
+        if minute not in named_at_all and not skipped:
+            continue
+        follows = any(minute in cron.minutes_of_day and cron.matches_date(shown) for cron in following)
+        named = any(minute in cron.minutes_of_day and cron.matches_date(shown) for cron in fixed)
+        missed = bool(skipped) and any(cron.matches(time) for cron in fixed for time in skipped)
+        if not (follows or named or missed):
+            continue
+        for (skipped_time, repeated_time), slots in found.items():
+            by_name = named and not (second_pass and repeated_time == "RunOnce")
+            if follows or by_name or (missed and skipped_time == "RunAfter"):
+                slots.append(instant)
+    return found
 
 
 def slots(
@@ -114,20 +142,8 @@ def slots(
     skipped_time: str = "RunAfter",
     repeated_time: str = "RunOnce",
 ) -> list[datetime]:
-    """The slots among these readings, for a list of expressions and one of the four settings."""
-    crons = [Cron(text) for text in texts]
-
-    def fires(cron: Cron, reading: Reading) -> bool:
-        hit = cron.matches(reading.shown)
-        if cron.follows_clock:
-            return hit
-        if reading.second_pass and repeated_time == "RunOnce":
-            hit = False
-        if skipped_time == "RunAfter" and any(cron.matches(shown) for shown in reading.skipped):
-            hit = True
-        return hit
-
-    return [reading.instant for reading in readings if any(fires(cron, reading) for cron in crons)]
+    """The same for one of the four settings."""
+    return slots_by_settings(texts, readings)[skipped_time, repeated_time]
 
 
 def utc(text: str) -> datetime:

@@ -30,7 +30,7 @@ def _told(decided: Plan) -> tuple[list[str], list[tuple[str, str, int, str]]]:
     )
 
 
-# C040: a controller away from 08:29:30 to 10:21:30 misses 112 slots, 08:30 to 10:21.
+# A controller away from 08:29:30 to 10:21:30 misses 112 slots, 08:30 to 10:21.
 AWAY = {
     "after": utc("2026-06-01T08:29Z"),
     "until": utc("2026-06-01T10:21:30Z"),
@@ -38,13 +38,13 @@ AWAY = {
 }
 
 
-def test_run_once_keeps_the_newest() -> None:
+def test_c040_run_once_keeps_the_newest() -> None:
     runs, skipped = _told(plan(MINUTELY, CatchUp(), **AWAY))
     assert runs == ["10:21 Schedule"]
     assert skipped == [("08:30", "10:20", 111, "Superseded")]
 
 
-def test_run_all_keeps_the_newest_of_a_limit_oldest_first() -> None:
+def test_c040_run_all_keeps_the_newest_of_a_limit_oldest_first() -> None:
     runs, skipped = _told(plan(MINUTELY, CatchUp(CatchUpPolicy.RUN_ALL, max_runs=100), **AWAY))
     assert len(runs) == 100
     assert runs[:1] == ["08:42 CatchUp"]
@@ -58,7 +58,7 @@ def test_run_all_within_its_limit_skips_nothing() -> None:
     assert decided.skipped == ()
 
 
-def test_skip_keeps_what_is_within_its_grace() -> None:
+def test_c040_skip_keeps_what_is_within_its_grace() -> None:
     runs, skipped = _told(plan(MINUTELY, CatchUp(CatchUpPolicy.SKIP, grace=3 * MINUTE), **AWAY))
     assert runs == ["10:19 Schedule", "10:20 Schedule", "10:21 Schedule"]
     assert skipped == [("08:30", "10:18", 109, "Late")]
@@ -105,16 +105,15 @@ def test_the_very_last_instant_counts_as_in_time() -> None:
     assert _told(late) == ([], [("08:00", "08:00", 1, "Late")])
 
 
-def test_late_by_seconds_is_no_miss_and_no_catch_up() -> None:
-    # C051
+def test_c051_late_by_seconds_is_no_miss_and_no_catch_up() -> None:
     slot = utc("2026-06-01T08:00Z")
     for policy in CatchUpPolicy:
         decided = plan(MINUTELY, CatchUp(policy), after=slot - MINUTE, until=slot, now=slot + timedelta(seconds=4))
         assert _told(decided) == (["08:00 Schedule"], [])
 
 
-def test_a_restart_adds_nothing() -> None:
-    # C045: down from 09:39:30 to 09:40:10; the second restart finds nothing left to decide.
+def test_c045_a_restart_adds_nothing() -> None:
+    # Down from 09:39:30 to 09:40:10; the second restart finds nothing left to decide.
     ten_minutely = cron_timetable(["*/10 * * * *"])
     back, again = utc("2026-06-01T09:40:10Z"), utc("2026-06-01T09:40:30Z")
     first = plan(ten_minutely, CatchUp(), after=utc("2026-06-01T09:39:30Z"), until=back, now=back)

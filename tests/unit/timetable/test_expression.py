@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -218,3 +220,18 @@ def test_what_is_suggested_is_accepted(text: str) -> None:
         parse_expression(text)
     term = next(part for part in text.split() if "-" in part)
     assert parse_expression(text.replace(term, caught.value.instead.removeprefix("write ")))
+
+
+def test_the_page_tells_what_to_write_instead() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "time.md").read_text(encoding="utf-8")
+    table = re.search(r"\| you want \|.*\n.*\n((?:\|.*\n)+)", page)
+    assert table is not None
+    lines = [line.strip("|").split("|") for line in table[1].splitlines()]
+    for _, refused, instead in lines:
+        for text in re.findall("`([^`]+)`", refused):
+            with pytest.raises(InvalidField):
+                parse_expression(text)
+        for text in re.findall("`([^`]+)`", instead):
+            if re.match(r"\d", text):
+                parse_expression(text)
+    assert len(lines) > 5

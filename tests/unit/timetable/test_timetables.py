@@ -73,6 +73,19 @@ def test_each_expression_of_a_list_is_classed_alone() -> None:
     assert both.previous(utc("2026-10-25T02:05Z")) == utc("2026-10-25T01:30Z")
 
 
+@pytest.mark.parametrize("end", [None, utc("2026-11-01T00:00Z")])
+def test_a_rare_time_is_found_in_the_second_pass_from_after_it_in_the_first(end: datetime | None) -> None:
+    # Only on this date, so that the next time by name is a year away: the search must not leap over the second pass.
+    timetable = cron_timetable(["10,40 2 25 10 *"], "Europe/Berlin", repeated_time=RepeatedTime.RUN_TWICE, end=end)
+    first, second = utc("2026-10-25T00:10Z"), utc("2026-10-25T01:10Z")
+    assert timetable.next(first + timedelta(minutes=40)) == second
+    assert timetable.next(second) == second + timedelta(minutes=30)
+    begun = cron_timetable(["10,40 2 25 10 *"], "Europe/Berlin", start=utc("2026-01-01T00:00Z"))
+    for at in (second - timedelta(minutes=5), second + timedelta(minutes=5)):
+        assert begun.previous(at) == first + timedelta(minutes=30)
+    assert begun.previous(first + timedelta(minutes=1)) == first
+
+
 def test_a_missing_calendar_day_has_no_slot() -> None:
     # Samoa had no 30 December 2011; 24 hours are no gap to be made up for.
     timetable = cron_timetable(["30 2 * * *"], "Pacific/Apia")
@@ -128,18 +141,12 @@ def test_a_start_beyond_the_search_is_found_all_the_same() -> None:
     assert timetable.next(utc("1980-01-01T00:00Z")) == utc("2092-02-29T00:00Z")
 
 
-def test_every_is_elapsed_time() -> None:
-    # C037: 24 hours are not "daily at": the local hour moves with the clock, the slots do not.
+def test_every_counts_and_finds_the_newest_without_walking() -> None:
     anchor = utc("2026-10-23T05:00Z")
-    timetable = every_timetable(timedelta(hours=24), anchor, zone="Europe/London")
-    slots = timetable.window(anchor - timedelta(hours=1), anchor + timedelta(days=3))
-    assert _times(slots) == ["23 05:00", "24 05:00", "25 05:00", "26 05:00"]
-    assert [timetable.local(slot).hour for slot in slots] == [6, 6, 5, 5]
-    assert timetable.previous(anchor) is None
-    assert timetable.next(anchor - timedelta(days=9999)) == anchor
     odd = every_timetable(timedelta(seconds=601), anchor)
     assert odd.newest(anchor, anchor + timedelta(seconds=601_000), 1) == [anchor + timedelta(seconds=601_000)]
     assert odd.count(anchor, anchor + timedelta(seconds=601_000)) == 1000
+    assert odd.next(anchor - timedelta(days=9999)) == anchor
 
 
 def test_at_takes_any_order_and_each_instant_once() -> None:

@@ -14,7 +14,7 @@ import pytest
 import tzdata
 
 from slotkeeper.errors import InvalidField, UnknownTimeZone
-from slotkeeper.timetable import TZDATA_VERSION, cron_timetable, load_zone
+from slotkeeper.timetable import TZDATA_VERSION, load_zone
 from slotkeeper.timetable.zone import _zone_from_package, _zone_names
 from slotkeeper.timetable.zone_offsets import _LOOK_EVERY
 from unit.timetable.oracle import utc
@@ -25,18 +25,6 @@ def test_every_zone_of_the_database_loads() -> None:
     assert len(names) > 500
     for name in names:
         assert load_zone(name).key == name
-
-
-@pytest.mark.parametrize("name", ["Europe/Kyiv", "Europe/Kiev", "US/Pacific", "Asia/Calcutta", "Etc/UTC", "GMT"])
-def test_aliases_stay_as_written(name: str) -> None:
-    # C033
-    assert cron_timetable(["0 0 * * *"], name).zone == name
-
-
-def test_aliases_have_the_same_slots() -> None:
-    after, until = utc("2026-01-01T00:00Z"), utc("2027-01-01T00:00Z")
-    kyiv, kiev = (cron_timetable(["0 3 * * *"], name) for name in ("Europe/Kyiv", "Europe/Kiev"))
-    assert kyiv.window(after, until) == kiev.window(after, until)
 
 
 @pytest.mark.parametrize(
