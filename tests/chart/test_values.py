@@ -33,7 +33,7 @@ SCHEMA: Json = _yaml(CHART / "values.schema.json")
 def test_the_crds_are_those_of_the_repository() -> None:
     of_chart = {file.name: file.read_bytes() for file in (CHART / "files" / "crds").iterdir()}
     of_repository = {file.name: file.read_bytes() for file in (ROOT / "crds").glob("*.yaml")}
-    assert of_chart == of_repository, "run charts/slotkeeper/sync-crds"
+    assert of_chart == of_repository, "run charts/slotkeeper/sync-files"
 
 
 def test_the_keep_annotation_has_one_place_to_go() -> None:

@@ -54,7 +54,7 @@ spec:
       metricType: AverageValue
       metadata:
         serverAddress: {{ required (printf "the pool %s scales by keda-prometheus: set autoscaling.prometheus.serverAddress" .pool.name) $autoscaling.prometheus.serverAddress }}
-        query: max(slotkeeper_pool_workers_wanted{namespace="{{ .root.Release.Namespace }}",pool="{{ .pool.name }}"})
+        query: max(slotkeeper_pool_workers_wanted{namespace="{{ include "slotkeeper.namespace" .root }}",pool="{{ .pool.name }}"})
         threshold: "1"
         # No figure is an error, not 0 workers.
         ignoreNullValues: "false"
@@ -73,7 +73,7 @@ spec:
 
 {{- define "slotkeeper.autoscalerMetadata" -}}
 name: {{ .name }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ include "slotkeeper.namespace" .root }}
 labels:
   {{- include "slotkeeper.labels" .root | nindent 2 }}
   app.kubernetes.io/component: worker
@@ -87,9 +87,9 @@ labels:
 {{- if not $root.Values.controller.enabled }}
 {{- fail (printf "the pool %s scales by keda, and this release has no controller: set autoscaling.keda.url to the one that there is" .pool.name) }}
 {{- end }}
-{{- $url = printf "http://%s-controller.%s.svc:%v" (include "slotkeeper.fullname" $root) $root.Release.Namespace $root.Values.listen.port }}
+{{- $url = printf "http://%s-controller.%s.svc:%v" (include "slotkeeper.fullname" $root) (include "slotkeeper.namespace" $root) $root.Values.listen.port }}
 {{- end }}
-{{- printf "%s/scaling/v1/namespaces/%s/pools/%s" $url $root.Release.Namespace .pool.name }}
+{{- printf "%s/scaling/v1/namespaces/%s/pools/%s" $url (include "slotkeeper.namespace" $root) .pool.name }}
 {{- end }}
 
 {{- define "slotkeeper.scalingArguments" -}}

@@ -1,3 +1,31 @@
+{{/*
+A value that is null counts as its default, whatever Helm makes of it; 0, false and empty count as they are. First in every file of
+objects: who renders first mends the values for all. In maps that are Kubernetes' own, one key may be taken away by a null.
+*/}}
+{{- define "slotkeeper.defaults" -}}
+{{- include "slotkeeper.fill" (dict "values" .Values "defaults" (.Files.Get "files/defaults.yaml" | fromYaml)) }}
+{{- end }}
+
+{{/* Of (values, defaults). */}}
+{{- define "slotkeeper.fill" -}}
+{{- range $name, $default := .defaults }}
+{{- if not (hasKey $.values $name) }}
+{{- $_ := set $.values $name $default }}
+{{- else if kindIs "invalid" (get $.values $name) }}
+{{- $_ := set $.values $name $default }}
+{{- else if and (kindIs "map" $default) (kindIs "map" (get $.values $name)) }}
+{{- if not (has $name (list "podSecurityContext" "securityContext" "livenessProbe" "readinessProbe" "startupProbe" "behavior" "labels")) }}
+{{- include "slotkeeper.fill" (dict "values" (get $.values $name) "defaults" $default) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Where the objects are. */}}
+{{- define "slotkeeper.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
 {{- define "slotkeeper.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
@@ -236,7 +264,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ include "slotkeeper.namespace" .root }}
   labels: {{- include "slotkeeper.labels" .root | nindent 4 }}
 spec:
   maxUnavailable: {{ .budget.maxUnavailable }}
@@ -244,6 +272,11 @@ spec:
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels: {{- .labels | nindent 6 }}
+{{- end }}
+
+{{- define "slotkeeper.aggregateClusterRoles" -}}
+{{- $given := .Values.rbac.aggregateClusterRoles }}
+{{- if ternary (not .Values.controller.namespaces) $given (kindIs "invalid" $given) }}yes{{ end }}
 {{- end }}
 
 {{- define "slotkeeper.controllerLabels" -}}

@@ -4,15 +4,15 @@ and every worker, reports the same figures of the database: hence max by.
 */}}
 {{- define "slotkeeper.ruleGroups" -}}
 {{- $rule := .Values.prometheusRule }}
-{{- $controllerJob := $rule.controllerJob | default (printf "%s/%s-controller" .Release.Namespace (include "slotkeeper.fullname" .)) }}
-{{- $workerJob := $rule.workerJob | default (printf "%s/%s-worker" .Release.Namespace (include "slotkeeper.fullname" .)) }}
+{{- $controllerJob := $rule.controllerJob | default (printf "%s/%s-controller" (include "slotkeeper.namespace" .) (include "slotkeeper.fullname" .)) }}
+{{- $workerJob := $rule.workerJob | default (printf "%s/%s-worker" (include "slotkeeper.namespace" .) (include "slotkeeper.fullname" .)) }}
 {{- if .Values.metrics.serviceMonitor.enabled }}
 {{- $controllerJob = $rule.controllerJob | default (printf "%s-controller" (include "slotkeeper.fullname" .)) }}
 {{- $workerJob = $rule.workerJob | default (printf "%s-worker" (include "slotkeeper.fullname" .)) }}
 {{- end }}
 {{- $controller := printf "job=%q" $controllerJob }}
 {{- $all := printf "job=~%q" (printf "%s|%s" $controllerJob $workerJob) }}
-{{- $group := printf "%s.%s" .Release.Namespace (include "slotkeeper.fullname" .) }}
+{{- $group := printf "%s.%s" (include "slotkeeper.namespace" .) (include "slotkeeper.fullname" .) }}
 {{- $schedule := "{{ $labels.namespace }}/{{ $labels.schedule }}" }}
 {{- $queue := "{{ $labels.namespace }}/{{ $labels.queue }}" }}
 {{- $threshold := dict }}
@@ -31,8 +31,16 @@ and every worker, reports the same figures of the database: hence max by.
     - record: slotkeeper:schedule_last_success:timestamp_seconds
       expr: |-
         {{- include "slotkeeper.lastKnown" (dict "metric" "slotkeeper_schedule_last_success_timestamp_seconds" "job" $controller) | nindent 8 }}
+    - record: slotkeeper:schedule_created:timestamp_seconds
+      expr: |-
+        {{- include "slotkeeper.lastKnown" (dict "metric" "slotkeeper_schedule_created_timestamp_seconds" "job" $controller) | nindent 8 }}
+    # Since the creation, while there was no success since.
     - record: slotkeeper:schedule_since_last_success:seconds
-      expr: time() - slotkeeper:schedule_last_success:timestamp_seconds{ {{- $controller -}} }
+      expr: |-
+        time() - (
+          slotkeeper:schedule_last_success:timestamp_seconds{ {{- $controller -}} } >= slotkeeper:schedule_created:timestamp_seconds{ {{- $controller -}} }
+          or slotkeeper:schedule_created:timestamp_seconds{ {{- $controller -}} }
+        )
     {{- include "slotkeeper.alert" (dict "rule" $rule "name" "SlotkeeperScheduleOverdue"
         "expr" (printf "(time() - slotkeeper:schedule_success_due:timestamp_seconds{%s} > 0)\nand on (namespace, schedule) slotkeeper:schedule_last_success:timestamp_seconds{%s}" $controller $controller)
         "summary" (printf "The schedule %s has not succeeded in time" $schedule)
@@ -56,6 +64,11 @@ and every worker, reports the same figures of the database: hence max by.
         "summary" "Slots become runs too late"
         "description" "A slot has been due for {{ $value | humanizeDuration }} and is not a run yet."))) }}
 {{- end }}
+{{- /*
+What a counter began with counts too: a process that first tells of a queue and pool with the event has no increase. But not
+what it had when this Prometheus, or scraping, began.
+*/}}
+{{- $expired := printf "slotkeeper_lease_expirations_total{%s}" $all }}
 {{- $dead := printf "slotkeeper_queue_runs{%s,state=\"dead\"}" $all }}
 {{- /*
 More than the least of the last hour, by the same job's count: workers stop counting earlier than controllers. A queue that no
@@ -71,9 +84,9 @@ job knew in the hour before that had none; a range, because a gap in scraping is
         "summary" (printf "Runs of the queue %s wait too long" $queue)
         "description" (printf "The oldest run of %s that could start has waited {{ $value | humanizeDuration }}." $queue)))
     (include "slotkeeper.alert" (dict "rule" $rule "name" "SlotkeeperLeasesExpired"
-        "expr" (printf "sum(increase(slotkeeper_lease_expirations_total{%s}[10m])) > %v" $all $threshold.SlotkeeperLeasesExpired)
-        "summary" "Workers lose their runs"
-        "description" "In ten minutes about {{ $value | humanize }} runs were taken from workers that gave no sign of life."))
+        "expr" (printf "sum by (namespace, queue, pool) (\n  (max_over_time(%s[10m]) unless max_over_time(%s[1h] offset 10m))\n    and on (job) max_over_time(slotkeeper_build_info{%s}[1h] offset 10m)\n  or increase(%s[10m])\n) > %v" $expired $expired $all $expired $threshold.SlotkeeperLeasesExpired)
+        "summary" (printf "Workers lose runs of the queue %s" $queue)
+        "description" (printf "In ten minutes about {{ $value | humanize }} runs of %s were taken from workers of the pool {{ $labels.pool }} that gave no sign of life." $queue)))
     (include "slotkeeper.alert" (dict "rule" $rule "name" "SlotkeeperDatabaseUnreachable"
         "expr" (printf "count by (job) (min by (job, instance) (slotkeeper_database_up{%s}) == 0)" $all)
         "summary" "slotkeeper does not reach its database"
