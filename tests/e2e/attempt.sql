@@ -11,5 +11,8 @@ create table e2e.attempt (
   ended_at timestamptz,
   primary key (run, attempt)
 );
+-- Schedules, as namespace/name, whose runs are to fail.
+create table e2e.broken (schedule text primary key);
 grant usage on schema e2e to e2e_worker;
 grant select, insert, update on e2e.attempt to e2e_worker;
+grant select on e2e.broken to e2e_worker;

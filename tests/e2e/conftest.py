@@ -1,7 +1,7 @@
 """One whole cluster for the session: node, images, Postgres outside, the release, and the examples. Root.
 
 A node that runs already (`make cluster-node-up`) is used and kept; else one is started, and ended with the session.
-SLOTKEEPER_E2E=short leaves out what is not install, run and kill.
+SLOTKEEPER_E2E=short leaves out what is not install, run and kill; SLOTKEEPER_E2E=keda runs the tests with KEDA alone.
 """
 
 from __future__ import annotations
@@ -24,18 +24,26 @@ from whole_cluster import ROOT, Database, WholeCluster, eventually, new_folder, 
 
 from scenario import one
 
-SHORT = os.environ.get("SLOTKEEPER_E2E") == "short"
-if SHORT:
+PROFILE = os.environ.get("SLOTKEEPER_E2E", "")
+assert PROFILE in ("", "short", "keda"), f"SLOTKEEPER_E2E={PROFILE}: write short, keda, or nothing"
+UPGRADES = not PROFILE
+if not UPGRADES:
     collect_ignore = ["test_first_chart.py", "test_rolling_upgrade.py", "test_uninstall.py"]
 _log = logging.getLogger(__name__)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The release goes last; all else may come in any order."""
-    if SHORT and (long := [item for item in items if item.get_closest_marker("long")]):
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+    chosen = [item for item in items if _is_chosen(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
     items.sort(key=lambda item: item.path.name == "test_uninstall.py")
+
+
+def _is_chosen(item: pytest.Item) -> bool:
+    if item.get_closest_marker("keda") or PROFILE == "keda":
+        return PROFILE == "keda" and item.get_closest_marker("keda") is not None
+    return PROFILE != "short" or item.get_closest_marker("long") is None
 
 
 @pytest.fixture(scope="session")
@@ -98,14 +106,14 @@ def release(cluster: WholeCluster, images: None, database: Database) -> Iterator
     cluster.kubectl("-n", "slotkeeper", "create", "configmap", "e2e-handlers", f"--from-file={HERE / 'handlers.py'}")
     database.connection.execute((HERE / "attempt.sql").read_text())
     try:
-        install(cluster, CHART if SHORT else FIRST_CHART)
+        install(cluster, FIRST_CHART if UPGRADES else CHART)
         schedules = (HERE / "schedules.yaml").read_text()
         cluster.kubectl("-n", "e2e", "apply", "-f", "-", given=schedules)
         eventually(
             lambda: one(database.connection, "select count(*) from slotkeeper.job where status = 'done'") > 10,
             "runs done by worker pods",
         )
-        if not SHORT:
+        if UPGRADES:
             install(cluster, CHART)
         yield cluster
     finally:

@@ -7,7 +7,7 @@ import time
 
 import psycopg
 
-from slotkeeper import Run, task
+from slotkeeper import NonRetryable, Run, task
 
 
 def _note(query: str, *parameters: object) -> None:
@@ -27,3 +27,11 @@ def noted(run: Run) -> None:
         seconds = run.payload.get("first_seconds", seconds)
     time.sleep(float(str(seconds)))
     _note("update e2e.attempt set ended_at = clock_timestamp() where run = %s and attempt = %s", run.id, run.attempt)
+
+
+@task("unless_broken")
+def unless_broken(run: Run) -> None:
+    """Fails for good while ``e2e.broken`` has its schedule."""
+    with psycopg.connect(os.environ["E2E_DSN"]) as connection:
+        if connection.execute("select 1 from e2e.broken where schedule = %s", [run.schedule]).fetchone():
+            raise NonRetryable("told to fail")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import yaml
 from whole_cluster import ROOT, WholeCluster
 
 HERE = Path(__file__).parent
@@ -19,3 +21,9 @@ def install(cluster: WholeCluster, chart: Path, *more: str) -> None:
         "upgrade", "--install", "slotkeeper", str(chart), "-n", "slotkeeper", "-f", str(VALUES), *more,
         "--wait", "--timeout", "4m",
     )  # fmt: skip
+
+
+def rendered(cluster: WholeCluster, *more: str) -> list[Any]:
+    """The objects of the release, as `helm template` shows them."""
+    text = cluster.helm("template", "slotkeeper", str(CHART), "-n", "slotkeeper", "-f", str(VALUES), *more)
+    return [item for item in yaml.safe_load_all(text) if item]

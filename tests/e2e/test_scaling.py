@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-import yaml
-from release import CHART, HERE, VALUES, install
+from burst_pool import (
+    CONCURRENCY,
+    MOST,
+    a_backlog_is_done_by_all_workers,
+    at_rest,
+    installed,
+    replicas,
+    waiting,
+    workers,
+)
 from whole_cluster import Database, WholeCluster, eventually
 
 from scenario import one
 from slotkeeper import enqueue
 
-#: Of scaling-values.yaml.
-MOST, CONCURRENCY = 4, 10
 _METRIC = (
     "/apis/external.metrics.k8s.io/v1beta1/namespaces/slotkeeper/slotkeeper_workers_wanted?labelSelector=pool%3Dburst"
 )
@@ -37,18 +42,10 @@ spec:
 @pytest.fixture(scope="module")
 def scaled(release: WholeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeCluster]:
     """The release with the pool `burst`, which has one worker while nothing is to do."""
-    values = yaml.safe_load(VALUES.read_text())
-    more = yaml.safe_load((HERE / "scaling-values.yaml").read_text())
-    values["workers"]["pools"].append(more.pop("pool"))
-    path: Path = tmp_path_factory.mktemp("scaling") / "values.yaml"
-    path.write_text(yaml.safe_dump(values | more))
-    release.new_namespace("burst")
-    install(release, CHART, "-f", str(path))
-    release.settled("slotkeeper")
-    eventually(lambda: wanted(release) == 0, "the metric is served, and nothing is wanted")
-    yield release
-    release.kubectl("delete", "namespace", "burst", "--timeout=120s")
-    install(release, CHART)
+    with installed(release, tmp_path_factory.mktemp("scaling"), {}):
+        release.settled("slotkeeper")
+        eventually(lambda: wanted(release) == 0, "the metric is served, and nothing is wanted")
+        yield release
 
 
 def wanted(cluster: WholeCluster) -> int | None:
@@ -60,52 +57,14 @@ def wanted(cluster: WholeCluster) -> int | None:
     return int(item["value"])
 
 
-def workers(database: Database) -> int:
-    """Workers of the pool whose lease holds."""
-    return int(
-        one(
-            database.connection,
-            "select count(*) from slotkeeper.worker where pool = 'burst' and lease_until > clock_timestamp()",
-        )
-    )
-
-
-def replicas(cluster: WholeCluster) -> int:
-    """What the Deployment is told to have."""
-    return int(cluster.get("slotkeeper", "deployment/slotkeeper-worker-burst")["spec"]["replicas"])
-
-
-def waiting(database: Database) -> int:
-    return int(
-        one(database.connection, "select count(*) from slotkeeper.job where namespace = 'burst' and status = 'ready'")
-    )
-
-
-def at_rest(cluster: WholeCluster, database: Database) -> None:
-    eventually(lambda: workers(database) == 1 and replicas(cluster) == 1, "one worker again", seconds=180)
-
-
 def test_a_backlog_brings_every_worker_and_its_end_sends_them_away(scaled: WholeCluster, database: Database) -> None:
-    at_rest(scaled, database)
-    since: datetime = one(database.connection, "select clock_timestamp()")
-    with database.connection.transaction():
-        for _ in range(2000):
-            enqueue(database.connection, "noted", {"seconds": 0.5}, namespace="burst")
-    eventually(lambda: workers(database) == MOST, "all workers, while there is a backlog", seconds=120)
-    assert waiting(database) > 0
-    eventually(lambda: waiting(database) == 0, "the backlog done", seconds=240)
-    at_rest(scaled, database)
-    done = one(
-        database.connection,
-        "select count(*) from slotkeeper.job where namespace = 'burst' and status = 'done' and created_at >= %s", since,
-    )  # fmt: skip
-    assert done == 2000
+    a_backlog_is_done_by_all_workers(scaled, database, least=1)
 
 
 @pytest.mark.long
 def test_workers_are_there_before_a_burst_of_slots(scaled: WholeCluster, database: Database) -> None:
     """Forty schedules of one instant, seen by their next slot alone: no run of them exists yet."""
-    at_rest(scaled, database)
+    at_rest(scaled, database, 1)
     instant: datetime = one(database.connection, "select date_trunc('second', clock_timestamp()) + interval '75 s'")
     told = instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     scaled.kubectl(
@@ -131,7 +90,7 @@ def test_workers_are_there_before_a_burst_of_slots(scaled: WholeCluster, databas
 @pytest.mark.long
 def test_a_constant_backlog_does_not_run_away(scaled: WholeCluster, database: Database) -> None:
     """Fifteen runs at a time want two workers, for as long as it lasts."""
-    at_rest(scaled, database)
+    at_rest(scaled, database, 1)
     for _ in range(CONCURRENCY + 5):
         enqueue(database.connection, "noted", {"seconds": 45}, namespace="burst")
     eventually(lambda: workers(database) == 2, "two workers")
@@ -148,7 +107,7 @@ def test_a_constant_backlog_does_not_run_away(scaled: WholeCluster, database: Da
 
 @pytest.mark.long
 def test_a_hundred_waiting_slots_of_one_schedule_want_one_worker(scaled: WholeCluster, database: Database) -> None:
-    at_rest(scaled, database)
+    at_rest(scaled, database, 1)
     scaled.kubectl(
         "-n", "burst", "apply", "-f", "-",
         given=_SCHEDULE.format(

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,6 +90,8 @@ class WholeCluster:
         for release in json.loads(self.helm("list", "-A", "-o", "json")):
             self.helm("uninstall", release["name"], "-n", release["namespace"], "--wait")
         self.kubectl("delete", "crd", "jobschedules.slotkeeper.dev", "--ignore-not-found")
+        if self.kubectl("get", "namespace", "keda", "--ignore-not-found"):
+            script("add-keda", "--remove")
         kept = {"default", "kube-system", "kube-public", "kube-node-lease"}
         names = {item["metadata"]["name"] for item in json.loads(self.kubectl("get", "ns", "-o", "json"))["items"]}
         if names - kept:
@@ -118,6 +121,7 @@ class Database:
         self._server.start()
         with (folder / "data" / "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {PODS} scram-sha-256\n")
+        self._rules = folder / "data" / "pg_hba.conf"
         self.connection: psycopg.Connection[Any] = self.connect()
         self.connection.execute("select pg_reload_conf()")
 
@@ -128,6 +132,27 @@ class Database:
         """Makes a login; its DSN for pods."""
         self.connection.execute(f"create role {name} login password '{_PASSWORD}' {options}")
         return f"postgresql://{name}:{quote(_PASSWORD, safe='')}@{HOST}:{self._port}/postgres"
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Pods lose their connections and get no new ones."""
+        usual = self._rules.read_text()
+        self._rules.write_text(f"host all all {PODS} reject\n{usual}")
+        try:
+            self.connection.execute("select pg_reload_conf()")
+            # Again and again: one that was being made meanwhile is ended too.
+            eventually(lambda: not self._end_connections_of_pods(), "no connection of a pod is left")
+            yield
+        finally:
+            self._rules.write_text(usual)
+            self.connection.execute("select pg_reload_conf()")
+
+    def _end_connections_of_pods(self) -> int:
+        """How many there were."""
+        (count,) = self.connection.execute(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity where client_addr << %s::inet", [PODS]
+        ).fetchone() or (0,)
+        return int(count)
 
     def stop(self) -> None:
         self.connection.close()
