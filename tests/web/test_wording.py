@@ -54,14 +54,18 @@ def test_instants() -> None:
     assert local(there, load_zone("America/New_York")) == "2026-03-28 08:00:00 -04:00"
 
 
-def test_slots_to_come_tell_where_the_clock_changes() -> None:
+def test_c019_slots_to_come_tell_where_the_clock_changes() -> None:
     rule = rule_of(schedule(cron=["30 2 * * *"], timeZone="Europe/Berlin"))
     assert (rule.text, rule.zone) == ("30 2 * * *", "Europe/Berlin")
     slots = rule.upcoming(datetime(2026, 3, 29, 1, 0, tzinfo=UTC), 3, NOW)
     assert [(f"{item.slot:%d %H:%M}", f"{item.local:%H:%M}") for item in slots] == [
         ("29 01:00", "03:00"), ("30 00:30", "02:30"), ("31 00:30", "02:30"),
     ]  # fmt: skip
-    assert [item.note for item in slots] == ["the clock went forward by 1 h: +01:00 to +02:00", None, None]
+    assert [item.note for item in slots] == [
+        "02:30 does not exist: first instant after the gap; the clock went forward by 1 h: +01:00 to +02:00",
+        None,
+        None,
+    ]
 
 
 def test_the_clock_going_back() -> None:

@@ -43,7 +43,10 @@ class Rule:
         while len(slots) < count and (following := self.timetable.next(slots[-1])) is not None:
             slots.append(following)
         there = [self.timetable.local(instant) for instant in (min(now, first), *slots)]
-        notes = [_clock_change(before, after) for before, after in pairwise(there)]
+        notes = [
+            "; ".join(filter(None, (self.timetable.note(slot), _clock_change(before, after)))) or None
+            for slot, (before, after) in zip(slots, pairwise(there), strict=True)
+        ]
         return [UpcomingSlot(*row) for row in zip(slots, there[1:], notes, strict=True)]
 
 
