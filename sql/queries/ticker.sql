@@ -23,5 +23,5 @@ select slotkeeper.materialise_v1(
   %(skip_reasons)b::text[]) as left_over;
 
 -- name: ticker.next_due
--- Seconds until the next slot falls due, by the database's clock; null when none will.
-select slotkeeper.next_due_v1() as seconds;
+-- Seconds until the next slot falls due, by the database's clock, and that clock; null when none will.
+select slotkeeper.next_due_v1() as seconds, clock_timestamp() as moment;

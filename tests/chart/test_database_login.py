@@ -56,6 +56,22 @@ def test_c136_every_pod_reads_the_password_from_the_secret_that_is_there(mode: s
         assert dsn.split() == ["host='db.example'", "port=5432", "dbname='slots'", "user='app'"], name
 
 
+def test_c136_another_login_has_its_own_secret_and_key() -> None:
+    database = {"host": "h", "existingSecret": "pg-creds", "passwordKey": "pgpass"}
+    own = {"user": "other", "existingSecret": "other-creds", "passwordKey": "word"}
+    objects = render({"database": database, "migrations": own, "workers": {"pools": [{"name": "a", "database": own}]}})
+    read = {
+        name: variables(pod)["PGPASSWORD"]["valueFrom"]["secretKeyRef"]
+        for name, pod in pods(objects)
+        if not name.startswith("Pod/")
+    }
+    others = {"name": "other-creds", "key": "word"}
+    assert read == {
+        "Deployment/slotkeeper-controller": {"name": "pg-creds", "key": "pgpass"},
+        "Deployment/slotkeeper-worker-a": others, "Job/slotkeeper-migrate": others,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("mode", ["hook", "job"])
 @pytest.mark.parametrize("given", [{"host": "h", "password": "p"}, {"dsn": "host=h password=p"}])
 def test_c136_a_secret_of_the_charts_own_is_there_before_whoever_reads_it(given: Object, mode: str) -> None:

@@ -160,6 +160,12 @@ def test_a_file_that_is_not_there_is_not_found(slotkeeper: Run, missing: str) ->
     assert "there is no such file or folder" in done.err
 
 
+def test_refused_outweighs_not_found(slotkeeper: Run, tmp_path: Path) -> None:
+    bad = write(tmp_path / "bad.yaml", document("bad", "billing", cron=["0 22-6 * * *"]))
+    assert slotkeeper("preview", bad, tmp_path / "nowhere.yaml").status == 4
+    assert slotkeeper("preview", tmp_path / "nowhere.yaml", bad).status == 4
+
+
 def test_a_folder_without_schedules_is_not_found(slotkeeper: Run, tmp_path: Path) -> None:
     assert slotkeeper("preview", tmp_path).status == 3
 

@@ -95,7 +95,9 @@ def test_a_slot_that_has_come_and_is_not_yet_due_is_the_first(
 
 
 def test_what_is_in_force_against_a_file(slotkeeper: Run, dsn: str, stored: AppliedSchedules, tmp_path: Path) -> None:
-    stored.apply(jobschedule("nightly", "billing", **NIGHTLY), jobschedule("other", "billing", **NIGHTLY))
+    stored.apply(
+        jobschedule("nightly", "billing", **NIGHTLY, payload={"k": 1}), jobschedule("other", "billing", **NIGHTLY)
+    )
     file = write(
         tmp_path / "new.yaml",
         document("nightly", None, **NIGHTLY | {"cron": ["30 3 * * *"], "payload": {"k": 2}}),
@@ -107,7 +109,9 @@ def test_what_is_in_force_against_a_file(slotkeeper: Run, dsn: str, stored: Appl
     assert found["firesNow"] == []
     assert [slot["slot"] for slot in found["removed"]] == ["2027-01-01T01:30:00Z"]
     assert [slot["slot"] for slot in found["added"]] == ["2027-01-01T02:30:00Z"]
-    assert [field["field"] for field in found["fields"]] == ["spec.cron", "spec.payload"]
+    assert [(field["field"], field["old"]) for field in found["fields"]] == [
+        ("spec.cron", ["30 2 * * *"]), ("spec.payload", {"k": 1}),
+    ]  # fmt: skip
     done = slotkeeper("preview", "--dsn", dsn, "--diff", "billing/other", file)
     assert done.status == 3
     assert "billing/other is not in it" in done.err

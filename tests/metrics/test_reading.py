@@ -148,7 +148,7 @@ def test_c131_a_question_has_a_time_out_of_its_own(
         try:
             with connection.transaction():
                 connection.execute("lock slotkeeper.lane in access exclusive mode")
-                late = await reading.known(30)
+                late = await reading.known(3600)  # an answer, though nobody lets go of the table
                 assert (late.value, late.answered) == (None, False)
             assert (await reading.known(30)).answered
             left = await reader.ask(lambda session: session.connection().__enter__().execute("show statement_timeout"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from api_server import ApiServer, condition, eventually, settled
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobschedule_objects import jobschedule, manifest
 
@@ -280,6 +280,7 @@ def test_a_patch_takes_away_what_is_no_longer_so_and_nothing_of_others() -> None
 
 
 @given(st.text(max_size=40_000))
+@settings(deadline=None)
 def test_what_is_written_fits_and_is_written_once(message: str) -> None:
     refused = accept(jobschedule(cron=["x"]))
     assert isinstance(refused, Refusal)

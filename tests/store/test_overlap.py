@@ -66,7 +66,7 @@ def test_a_run_whose_time_has_passed_while_nobody_could_run_it_keeps_no_slot_fro
     connection.execute("update slotkeeper.run set first_started_at = first_started_at - interval '1 minute'")
     schedule.materialise([SLOTS[2]])
     assert schedule.job()[::2] == [(SLOTS[0], "dead", "ActiveDeadlineExceeded"), (SLOTS[2], "ready", None)]
-    assert worker.finish(run).answer != "recorded", "it has ended"
+    assert worker.finish(run).answer == "fenced", "it has ended"
     assert drained(add_worker(connection)) == [SLOTS[2]]
 
 

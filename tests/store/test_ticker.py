@@ -11,6 +11,7 @@ import pytest
 
 import scenario
 from scenario import add_schedule, add_worker, one, records, requeue, rows
+from slotkeeper.database_clock import boot_seconds
 from slotkeeper.decisions import decide_before_edit, decide_due
 from slotkeeper.spec import parse_spec
 from slotkeeper.store.ticker import DecidedSchedule, DueSchedule, materialise
@@ -150,6 +151,28 @@ def test_nothing_is_due_while_the_ticker_is_paused(connection: Connection) -> No
     connection.execute("update slotkeeper.fleet set tick_paused_until = clock_timestamp() + interval '1 hour'")
     assert rows(connection, "select * from slotkeeper.due_v1(10)") == []
     assert 3500 < one(connection, "select slotkeeper.next_due_v1()") <= 3600
+
+
+def test_c048_a_forward_step_of_the_clock_is_seen_before_anything_is_decided(connection: Connection, dsn: str) -> None:
+    """An hour ahead: a reaper may look a second later, when the slots of that hour would be decided already."""
+    schedule = add_schedule(connection, spec=json.dumps({"every": {"periodSeconds": 300}, "task": "t"}))
+    ticker = Ticker(dsn)
+    ticker.tick()
+    now = one(connection, "select clock_timestamp()")
+    assert ticker._clock.expected() is not None, "it looks at the clock even while nothing is due"
+    ticker._clock.tell(now - timedelta(hours=1), boot_seconds())  # what it would have been told before the step
+    connection.execute("update slotkeeper.schedule set next_due = %s", (SLOT,))
+    ticker.tick()
+    assert schedule.runs() == []
+    paused = rows(connection, "select reap_pause_reason, tick_paused_until, reap_paused_until from slotkeeper.fleet")[0]
+    assert paused.reap_pause_reason == "ClockStep"
+    assert min(paused.tick_paused_until, paused.reap_paused_until) >= now
+    assert ticker.tick() > 0
+    assert schedule.runs() == [], "until the pause ends"
+    connection.execute("update slotkeeper.fleet set tick_paused_until = clock_timestamp()")
+    ticker.tick()
+    ticker._session.close()
+    assert len(schedule.runs()) == 1, "a step that stays is believed"
 
 
 def test_the_most_overdue_come_first(connection: Connection) -> None:

@@ -195,7 +195,11 @@ def test_a_worker_of_before_works_on_while_it_is_migrated(old: Connection, old_d
         assert rows(old, "select * from slotkeeper.beat_v1(%s)", worker.id)
         newcomer = add_worker(old, pool=f"pool-{len(steps)}", namespace="apps")
         assert one(old, "select slotkeeper.leave_v1(%s)", newcomer.id)
-        assert scenario.reap(old).given_back == 0
+        lost = add_worker(old, queues=["lost"])
+        scenario.enqueue(old, queue="lost")
+        held = lost.claim()
+        lost.expire()
+        assert scenario.reap(old).given_back == len(held) > 0
         assert scenario.fold(old) > 0
 
     migrate(old_dsn, say=work)

@@ -121,7 +121,7 @@ class FullResync:
         try:
             self._apply_pages(scope, listed)
         except KubernetesError as error:
-            # The rest of the pages has gone, and a list that breaks off says nothing of what is missing: from the start.
+            # The rest of the pages has gone, and a list that breaks off says nothing of what is missing.
             if error.status != 410:
                 raise
             listed.clear()

@@ -60,6 +60,8 @@ _WRITERS = 4
 #: Writes between two looks at whether we still lead.
 _PART = 20
 _IDLE_SECONDS = 1.0
+#: While some wait for the rate: each look costs as much as there are objects that wait.
+WAITING_SECONDS = 0.5
 
 
 class Urgency(IntEnum):
@@ -173,7 +175,7 @@ class StatusWriter:
             left = self._write_due()
         except LeadershipLost:
             return _IDLE_SECONDS
-        return 0.1 if left else max(0.0, min(_IDLE_SECONDS, self._read_at - self._clock()))
+        return WAITING_SECONDS if left else max(0.0, min(_IDLE_SECONDS, self._read_at - self._clock()))
 
     def close(self) -> None:
         """Closes the connection; by the actor at its end, or by whoever never started it."""
@@ -217,13 +219,28 @@ class StatusWriter:
         for applied in changed:
             self._events.tell_refusal(applied)
         self._events.tell_waiting()
-        chosen = [key for urgency, key in due if (self._urgent if urgency is Urgency.MEANING else self._others).take()]
+        chosen = self._within_rates(due)
         for start in range(0, len(chosen), _PART):
             self._leadership.require()
             self._tell_zone_changes(chosen[start : start + _PART])
             # The list makes the errors of the threads ours.
             list(self._pool.map(self._write, chosen[start : start + _PART]))
         return len(chosen) < len(due)
+
+    def _within_rates(self, due: Sequence[tuple[Urgency, Key]]) -> list[Key]:
+        chosen: list[Key] = []
+        spent: set[TokenBucket] = set()
+        for urgency, key in due:
+            bucket = self._urgent if urgency is Urgency.MEANING else self._others
+            if bucket in spent:
+                continue
+            if bucket.take():
+                chosen.append(key)
+            else:
+                spent.add(bucket)
+                if len(spent) > 1:
+                    break
+        return chosen
 
     def _tell_zone_changes(self, keys: Sequence[Key]) -> None:
         """Before a status says that another release decides, what that moves."""

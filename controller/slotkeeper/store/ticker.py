@@ -68,10 +68,13 @@ def versions(session: Session, keys: Iterable[OwnerVersion]) -> dict[OwnerVersio
     return versions_of(session.call("ticker.versions", **version_parameters(keys)))
 
 
-def seconds_to_next_due(session: Session) -> float | None:
-    """Until the next slot falls due, by the database's clock; negative when one is overdue, None when none will."""
-    seconds: float | None = session.call("ticker.next_due")[0].seconds
-    return seconds
+def seconds_to_next_due(session: Session) -> tuple[float | None, datetime]:
+    """Until the next slot falls due, by the database's clock, and that clock.
+
+    Negative when one is overdue, None when none will.
+    """
+    row = session.call("ticker.next_due")[0]
+    return row.seconds, row.moment
 
 
 def materialise(connection: psycopg.Connection[Any], decided: Sequence[DecidedSchedule]) -> set[int]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import structlog
 
 from slotkeeper.actor import Actor
+from slotkeeper.database_clock import DatabaseClock, boot_seconds
 from slotkeeper.holds import hold_covered
 from slotkeeper.store.connection import Session
 from slotkeeper.store.holds import release_held
-from slotkeeper.store.ticker import LookedUntil, due, materialise, seconds_to_next_due, upcoming
+from slotkeeper.store.keeper import reap
+from slotkeeper.store.ticker import DueSchedule, LookedUntil, due, materialise, seconds_to_next_due, upcoming
 from slotkeeper.ticker.decide import DecisionMaker
 from slotkeeper.ticker.moved_slots import MovedSlots
 
@@ -31,6 +34,8 @@ _HOLDS_SECONDS = 5.0
 _AHEAD_SECONDS, _AHEAD = 60.0, 500
 #: No look ahead when a slot falls due sooner than this (seconds): it must not wait for it.
 _ROOM_SECONDS = 0.3
+#: So far ahead of what we expect, the database's clock was set forward; pause_reaping has the same bound.
+_STEP = timedelta(seconds=2)
 
 
 class Ticker:
@@ -40,6 +45,7 @@ class Ticker:
         self._session = Session(dsn, "ticker")
         self._decisions = DecisionMaker(self._session)
         self._moved_slots = MovedSlots(self._session, self._decisions)
+        self._clock = DatabaseClock()
         self._holds_at = float("-inf")
         self._compiled_until: LookedUntil | None = None
         #: Runs planned and stored since the process began; for metrics.
@@ -51,7 +57,7 @@ class Ticker:
         self._keep_holds()
         left: set[int] = set()
         unreadable: set[int] = set()
-        while batch := [schedule for schedule in due(self._session, BATCH + len(left)) if schedule.id not in left]:
+        while batch := [schedule for schedule in self._due(BATCH + len(left)) if schedule.id not in left]:
             with self._session.transaction() as connection:
                 decided = self._decisions.decide(batch)
                 left_now = materialise(connection, decided) if decided else set()
@@ -65,9 +71,29 @@ class Ticker:
                 break
         if left:
             return _LEFT_OVER_SLEEP if left - unreadable else _UNREADABLE_SLEEP
-        seconds = seconds_to_next_due(self._session)
+        sent = boot_seconds()
+        seconds, moment = seconds_to_next_due(self._session)
+        self._clock.tell(moment, sent)
         sleep = LONGEST_SLEEP if seconds is None else min(max(seconds, 0.0), LONGEST_SLEEP)
         return 0.0 if sleep > _ROOM_SECONDS and (self._moved_slots.step() or self._look_ahead()) else sleep
+
+    def _due(self, limit: int) -> list[DueSchedule]:
+        """What is due; nothing where it is so only because the database's clock was set forward since our last look.
+
+        Then everybody pauses, as when a reaper sees the step. One that lasts longer than the pause is believed.
+        """
+        sent = boot_seconds()
+        found = due(self._session, limit)
+        if not found:
+            return found
+        # An upper bound, however late the answers came: only a step lies beyond it.
+        expected, moment = self._clock.expected(), found[0].moment
+        self._clock.tell(moment, sent)
+        if expected is None or moment <= expected + _STEP:
+            return found
+        _log.warning("clock_stepped", ahead_seconds=round((moment - expected).total_seconds(), 1))
+        reap(self._session, expected, starting=False)
+        return []
 
     def _look_ahead(self) -> bool:
         """Compiles what falls due soon; true when there is more of it. Only how soon rows are there depends on it."""

@@ -67,7 +67,7 @@ class WallCalendar:
         index = day - first_day
         minutes = slots.minutes[index]
         if minutes and minute <= minutes[-1]:
-            return day * MINUTES_PER_DAY + minutes[bisect_left(minutes, minute)]
+            return wall - minute + minutes[bisect_left(minutes, minute)]
         last = min(last, wall + _HORIZON)
         index += 1
         while True:

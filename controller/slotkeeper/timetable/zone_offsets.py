@@ -91,10 +91,7 @@ class ZoneOffsets:
 
     def stretch_at(self, minute: int) -> Stretch:
         """Return the stretch that holds this minute (UTC, since 1970)."""
-        chunk = self._chunks.get(minute >> _CHUNK_BITS)
-        if chunk is None:
-            chunk = self._work_out(minute >> _CHUNK_BITS)
-        starts, stretches = chunk
+        starts, stretches = self._chunks.get(minute >> _CHUNK_BITS) or self._work_out(minute >> _CHUNK_BITS)
         return stretches[bisect_right(starts, minute) - 1]
 
     def jumps(self, after: int, until: int) -> Iterator[Jump]:

@@ -44,7 +44,7 @@ class ZoneRules:
 
 @dataclass(frozen=True, slots=True)
 class MovedSlots:
-    """The first slots that differ: ``was`` the first by the former rules alone, ``becomes`` the first by the new ones."""
+    """The first slots that differ: ``was`` by the former rules alone, ``becomes`` by the new ones alone."""
 
     zone: str
     was: datetime | None

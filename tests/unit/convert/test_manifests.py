@@ -10,7 +10,7 @@ import yaml
 
 from slotkeeper.convert import NoteKind, yaml_text
 from slotkeeper.spec import Manifest, check, read_manifests
-from unit.convert.objects import DATA, converted, notes_of, read, spec_of, times_of
+from unit.convert.objects import DATA, converted, cronjob, notes_of, read, spec_of, times_of
 from unit.timetable.oracle import utc
 
 EXPECTED: list[dict[str, Any]] = yaml.safe_load((DATA / "expected.yaml").read_text())
@@ -95,6 +95,16 @@ def test_c149_what_a_tool_that_models_the_template_would_lose() -> None:
     assert parallel["metadata"]["labels"] == {"queue.example/name": "user-queue"}
     assert {parallel["spec"][name] for name in ("parallelism", "completions")} == {3}
     assert parallel["spec"]["ttlSecondsAfterFinished"] == 86400
+
+
+def test_c149_only_timestamps_that_are_null_are_left_out() -> None:
+    obj = cronjob(pod={"volumes": [{"name": "a", "emptyDir": None}]})
+    template = obj["spec"]["jobTemplate"]
+    template["metadata"] = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    template["spec"]["template"]["metadata"] = {"creationTimestamp": None}
+    wanted = copy.deepcopy(template)
+    wanted["spec"]["template"]["metadata"] = {}
+    assert spec_of(converted(obj))["job"]["template"] == wanted
 
 
 def test_c149_a_suspended_job_is_not_a_suspended_schedule() -> None:

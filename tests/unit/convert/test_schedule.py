@@ -242,8 +242,8 @@ def test_what_is_kept_is_written(schedule: str, zone: str, written: bool) -> Non
 
 
 def test_a_hint_needs_a_zone_that_moves_the_time() -> None:
-    def warnings(schedule: str, zone: str, **spec: Any) -> list[str]:
-        annotations = {"zone": zone, "at": "19:25"}
+    def warnings(schedule: str, zone: str, at: str = "19:25", **spec: Any) -> list[str]:
+        annotations = {"zone": zone, "at": at}
         return [
             note
             for note in notes_of(
@@ -257,5 +257,7 @@ def test_a_hint_needs_a_zone_that_moves_the_time() -> None:
     assert not warnings("25 17 * * *", "team/a")
     assert not warnings("25 17 * * *", "Europe/Berlin", timeZone="Europe/Berlin")
     # Where the local date is another one, the day fields would have to move too: no expression is offered.
-    (told,) = warnings("25 23 * * 1-5", "Europe/Berlin")
+    (told,) = warnings("25 23 * * 1-5", "Europe/Berlin", at="00:25")
     assert "cron:" not in told
+    (told,) = warnings("25 17 * * 1-5", "Europe/Berlin")
+    assert 'cron: ["25 19 * * 1-5"]' in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slotkeeper.convert import NoteKind, Verdict, yaml_text
@@ -63,7 +63,24 @@ def test_c148_a_number_or_a_boolean_in_env_is_refused_with_its_line(written: str
 
 
 def test_c148_what_was_read_as_text_is_written_so_that_kubectl_reads_text_again() -> None:
-    values = ["12:30", "2026-01-01", "1e3", "08", "on", "no", "0o755", "0555", "~", "", "null", "1_000", ".5", "- a"]
+    values = [
+        "12:30",
+        "2026-01-01",
+        "1e3",
+        "08",
+        "on",
+        "no",
+        "0o755",
+        "0555",
+        "~",
+        "",
+        "null",
+        "1_000",
+        ".5",
+        "- a",
+        "y",
+        "N",
+    ]
     env = [{"name": f"V{index}", "value": value} for index, value in enumerate(values)]
     conversion = converted(cronjob(pod=container(env=env)))
     assert conversion.job_schedule is not None
@@ -118,12 +135,9 @@ def test_scripts_stay_legible() -> None:
     assert pod["containers"][0]["args"] == [script]
 
 
-def test_anchors_are_written_out() -> None:
+def test_what_stands_twice_is_written_twice() -> None:
     shared = {"app": "a"}
-    obj = cronjob(meta={"labels": shared}, job={"template": {"metadata": {"labels": shared}, "spec": {}}})
-    conversion = converted(obj)
-    assert conversion.job_schedule is not None
-    assert "&" not in yaml_text([conversion.job_schedule])
+    assert yaml_text([{"labels": shared, "matchLabels": shared}]).count("app: a") == 2
 
 
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12) | st.text(
@@ -137,6 +151,7 @@ _VALUES = st.recursive(
 
 
 @settings(deadline=None)
+@example({"A\x85": ["b\u2028c", "\ufeff"]})
 @given(_VALUES)
 def test_whatever_is_written_is_read_back(value: object) -> None:
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": value}}

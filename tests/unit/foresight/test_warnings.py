@@ -82,6 +82,8 @@ RULES = [
          [{"cron": ["*/30 * * * *"]}, {"cron": ["*/59 * * * *"]}, {"cron": ["@daily"]}, {"cron": ["5 * * * *"]}]),
     Rule("StepOfOneValue", "spec.cron[1]", "'8-23/24' names one value alone, 8",
          {"cron": ["0 5 * * *", "0 7,8-23/24 * * *"]}, [{"cron": ["0 8-23/15 * * *"]}]),
+    Rule("StepOfOneValue", "spec.cron[0]", "'0-44/45' names one value alone, 0", {"cron": ["0-44/45 * * * *"]},
+         [{"cron": ["0-45/45 * * * *"]}]),
     Rule("StepOfOneValue", "spec.cron[0]", "'*/31' names one value alone, 1", {"cron": ["0 0 */31 * *"]},
          [{"cron": ["0 0 */30 * *"]}, {"cron": ["0 0 1 */6 *"]}]),
     Rule("EveryMinuteOfAnHour", "spec.cron[0]", "'0 2 * * *'", {"cron": ["* 2 * * *"]},

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotkeeper.timetable import (
@@ -107,6 +107,7 @@ def test_nothing_is_told_of_what_has_passed() -> None:
     day=st.integers(0, 1500),
     expression=st.sampled_from(["{m} {h} * * *", "{m} * * * *", "{m} */3 * * *", "{m} {h} 1 * *"]),
 )  # fmt: skip
+@settings(deadline=None)
 def test_the_first_difference_is_the_one_that_a_whole_comparison_finds(
     hour: int, minute: int, shift: int, day: int, expression: str
 ) -> None:
