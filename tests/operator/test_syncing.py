@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import psycopg
@@ -14,6 +14,7 @@ from scenario import connect, one, rows
 from slotkeeper.operator import Operator
 from slotkeeper.operator.errors import AnotherCluster, KubernetesUnavailable
 from slotkeeper.operator.kubernetes_gateway import KubernetesGateway
+from slotkeeper.operator.resync import ResyncReport
 from slotkeeper.store.schedules import bind_cluster
 from slotkeeper.ticker import Ticker
 
@@ -354,3 +355,26 @@ def test_a_pump_says_what_changed(api_server: ApiServer, namespace: str, new_ope
     # What kopf would leave behind if more than a watch were used: finalizers, annotations.
     assert "finalizers" not in found["metadata"]
     assert list(found["metadata"]["annotations"]) == ["kubectl.kubernetes.io/last-applied-configuration"]
+
+
+def test_a_watch_that_begins_during_a_resync_is_followed_by_another_resync(
+    new_operator: Callable[..., Operator], namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What vanished between the two lists is missing from both; a burst of such signs is one."""
+    monkeypatch.setattr("slotkeeper.operator.syncer.REWATCH_SECONDS", 0.0)
+    monkeypatch.setattr("slotkeeper.operator.syncer.LIST_TOLD_SECONDS", 0.0)
+    syncer = new_operator(namespaces=[namespace]).syncer
+    run, began, resyncs = syncer._resync.run, [3, 1], 0
+
+    def run_beside_a_watch(*only: Collection[str]) -> ResyncReport:
+        nonlocal resyncs
+        resyncs += 1
+        report = run(*only)
+        for _ in range(began.pop(0) if began else 0):
+            syncer.watch_began()
+        return report
+
+    monkeypatch.setattr(syncer._resync, "run", run_beside_a_watch)
+    for _ in range(6):
+        syncer.step()
+    assert resyncs == 3, "the first, and one after each resync during which a watch began"

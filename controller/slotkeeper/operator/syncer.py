@@ -42,6 +42,8 @@ RETRY_SECONDS, LAST_RETRY_SECONDS = 15.0, 60.0
 BRAKED_SECONDS = 30.0
 #: Seconds between a full resync and one that follows it because a watch began anew.
 REWATCH_SECONDS = 10.0
+#: A watch that has told of no object of its first list for so long (seconds) has told of all.
+LIST_TOLD_SECONDS = 2.0
 #: Seconds between questions whether a right that is missing is there now.
 REVIEW_SECONDS = 15.0
 
@@ -74,6 +76,7 @@ class Syncer:
         self._stranger: AnotherCluster | None = None
         self._resync_at = self._retry_at = self._review_at = 0.0
         self._resynced_at = float("-inf")
+        self._rewatched_at: float | None = None
         self._retries = 0
         self._listed_at = dict.fromkeys(map(shown, scopes_of(namespaces)), time.monotonic())
         self.actor = Actor("syncer", self.step, close=self.close)
@@ -99,7 +102,7 @@ class Syncer:
 
     def watch_began(self) -> None:
         """For the pump: a watch began with a list, so deletions before it were missed; a resync finds them soon."""
-        self._resync_at = min(self._resync_at, self._resynced_at + REWATCH_SECONDS)
+        self._rewatched_at = time.monotonic()
 
     def step(self) -> float:
         """One round; returns the seconds to wait before the next."""
@@ -110,7 +113,7 @@ class Syncer:
             if self._bound_term != self._leadership.term:
                 self._bind()
             self._review()
-            if time.monotonic() >= self._resync_at:
+            if self._is_resync_due(time.monotonic()):
                 self.resync()
             elif self.last_resync is not None and self.last_resync.failed and time.monotonic() >= self._retry_at:
                 self._retry(self.last_resync)
@@ -128,6 +131,7 @@ class Syncer:
         """A full resync now; the next one follows after the usual time, a list that failed is tried again sooner."""
         self._resynced_at = time.monotonic()
         self._resync_at = self._resynced_at + RETRY_SECONDS
+        self._rewatched_at = None  # before the lists: a watch that begins beside them is younger than they
         report = self._resync.run()
         self.last_resync = report
         # A second look soon, where the first was not believed: until then a schedule that is gone goes on.
@@ -135,6 +139,13 @@ class Syncer:
         self._retries = 0
         self._note(report)
         return report
+
+    def _is_resync_due(self, now: float) -> bool:
+        if now >= self._resync_at:
+            return True
+        # A watch tells of every object of its list that it began; one resync, after the last of them, is enough.
+        watch = self._rewatched_at
+        return watch is not None and now >= max(watch + LIST_TOLD_SECONDS, self._resynced_at + REWATCH_SECONDS)
 
     def _retry(self, before: ResyncReport) -> None:
         """The lists that failed, again; the others are not touched."""
