@@ -9,7 +9,8 @@ grant execute on function
   slotkeeper.bind_cluster_v1, slotkeeper.lock_schedules_v1, slotkeeper.store_schedule_v1, slotkeeper.suspend_schedule_v1,
   slotkeeper.retire_schedule_v1, slotkeeper.unwatch_schedule_v1, slotkeeper.trigger_v1, slotkeeper.schedules_v1,
   slotkeeper.versions_v1, slotkeeper.due_v1, slotkeeper.upcoming_v1, slotkeeper.next_due_v1, slotkeeper.materialise_v1, slotkeeper.reap_v1,
-  slotkeeper.fold_v1, slotkeeper.sweep_v1, slotkeeper.stale_success_due_v1, slotkeeper.store_success_due_v1, slotkeeper.ensure_partitions_v1, slotkeeper.retain_v1
+  slotkeeper.fold_v1, slotkeeper.sweep_v1, slotkeeper.stale_success_due_v1, slotkeeper.store_success_due_v1, slotkeeper.ensure_partitions_v1, slotkeeper.retain_v1,
+  slotkeeper.stale_success_due_v2, slotkeeper.drop_history_v1, slotkeeper.retain_v2
   to slotkeeper_controller;
 grant execute on function slotkeeper.reap_v2 to slotkeeper_controller, slotkeeper_worker;
 grant execute on function slotkeeper.unserved_queues_v1, slotkeeper.served_queues_v1 to slotkeeper_controller;

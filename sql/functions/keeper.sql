@@ -155,161 +155,6 @@ begin
   return v_found;
 end $$;
 
--- ensure_partitions_v1: partitions up to and including a day: run_done by day, run_error and slot_skip by month. The one
--- of two functions with dynamic SQL; its only input is a date. A new partition locks its parent against every finish, so
--- the wait for a long reader is short; what could not be made is tried at the next call.
-create or replace function slotkeeper.ensure_partitions_v1(p_until date) returns integer
-language plpgsql security definer
-set search_path = pg_catalog, slotkeeper, pg_temp
-set lock_timeout = '500ms'
-as $$
-declare
-  v_day date;
-  v_next date;
-  v_parent text;
-  v_child text;
-  v_made integer := 0;
-  v_all boolean := true;
-begin
-  if (select f.partitions_until from fleet f) >= p_until then
-    return 0;
-  end if;
-  perform pg_advisory_xact_lock(1936420971, -3);
-  begin
-    perform from fleet f for no key update;  -- before the parents, as the sweep and retention do: else they could deadlock
-  exception when lock_not_available then
-    return 0;
-  end;
-  for v_parent, v_day, v_next in
-    select 'run_done', d::date, d::date + 1
-      from generate_series(date_trunc('day', clock_timestamp() at time zone 'UTC'), p_until, interval '1 day') d
-    union all
-    select p, m::date, (m + interval '1 month')::date
-      from unnest(array['run_error', 'slot_skip']) p,
-           generate_series(date_trunc('month', clock_timestamp() at time zone 'UTC'), p_until, interval '1 month') m
-  loop
-    v_child := v_parent || to_char(v_day, case v_parent when 'run_done' then '_YYYYMMDD' else '_YYYYMM' end);
-    if to_regclass('slotkeeper.' || v_child) is null then
-      begin
-        execute format('create table slotkeeper.%I partition of slotkeeper.%I for values from (%L) to (%L)', v_child, v_parent,
-                       v_day::text || ' 00:00:00+00', v_next::text || ' 00:00:00+00');
-        v_made := v_made + 1;
-      exception
-        when check_violation then
-          null;  -- nobody made it in time and the default partition has rows of it: it keeps all of them
-        when lock_not_available then
-          v_all := false;
-      end;
-    end if;
-  end loop;
-  update fleet f set partitions_until = p_until where f.partitions_until < p_until and v_all;
-  return v_made;
-end $$;
-
--- drop_partitions_v1: drops the partitions of one kind of history that end at or before a date; the other function with
--- dynamic SQL. Names only partitions that this schema's parents have.
-create or replace function slotkeeper.drop_partitions_v1(p_done_before date, p_skip_before date) returns integer
-language plpgsql security definer
-set search_path = pg_catalog, slotkeeper, pg_temp
-as $$
-declare
-  v_child text;
-  v_dropped integer := 0;
-begin
-  for v_child in
-    select c.relname
-      from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent
-      join pg_namespace n on n.oid = p.relnamespace
-     where n.nspname = 'slotkeeper'
-       and case when p.relname = 'run_done' and c.relname ~ '^run_done_\d{8}$'
-                then to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= p_done_before
-                when p.relname in ('run_error', 'slot_skip') and c.relname ~ '_\d{6}$'
-                then (to_date(right(c.relname, 6), 'YYYYMM') + interval '1 month')::date
-                     <= case p.relname when 'slot_skip' then p_done_before else p_skip_before end
-                else false end
-  loop
-    execute format('drop table slotkeeper.%I', v_child);
-    v_dropped := v_dropped + 1;
-  end loop;
-  return v_dropped;
-end $$;
-
--- retain_v1: one step of retention, at most once an hour per database and p_limit rows of each kind: old partitions, dead
--- runs past their days (deltas tell the fold to count again), keys past their seven days, and owners of manual runs and
--- re-runs of which nothing is on record any more. True: there is more to do.
--- run_done is kept for seven days at least, because it says when the run of a key ended.
-create or replace function slotkeeper.retain_v1(p_limit integer) returns boolean
-language plpgsql security definer
-set search_path = pg_catalog, slotkeeper, pg_temp
-set lock_timeout = '500ms'
-as $$
-declare
-  f slotkeeper.fleet;
-  v_today date := (clock_timestamp() at time zone 'UTC')::date;
-  v_more boolean := false;
-  v_count integer;
-begin
-  select l.* into f from fleet l where l.retention_at < clock_timestamp() - interval '1 hour' for update skip locked;
-  if not found then
-    return false;
-  end if;
-  begin
-    perform slotkeeper.drop_partitions_v1(v_today - greatest(f.done_days, 7), v_today - greatest(f.done_days, f.dead_days, 7));
-  exception when lock_not_available then
-    null;  -- somebody reads for long: waiting would stall every finish behind us, and an hour later is soon enough
-  end;
-  -- Before the dead runs: the fold still needs the owner of one that goes now. A key that its object still carries would
-  -- run again if it were forgotten. Each question is one probe of an index, whatever the statistics say.
-  delete from owner where id = any (array(
-    select o.id from owner o
-     where o.kind <> 0 and o.made_at < v_today - greatest(f.done_days, 7)
-       and (select true from run r where r.owner = o.id limit 1) is null
-       and (select true from run_dead d where d.owner = o.id limit 1) is null
-       and (select true from run_done d where d.owner = o.id limit 1) is null
-       and not exists (select from state_delta d where d.owner = o.id)
-       and not exists (select from schedule s where s.id = o.schedule and s.trigger_key = o.label and o.kind = 1)
-     order by o.made_at limit p_limit));
-  get diagnostics v_count = row_count;
-  v_more := v_count >= p_limit;
-  -- Rows whose partition nobody made in time.
-  delete from run_done_default where ctid = any (array(
-    select d.ctid from run_done_default d where d.finished_at < v_today - greatest(f.done_days, 7) limit p_limit));
-  get diagnostics v_count = row_count;
-  v_more := v_more or v_count >= p_limit;
-  delete from run_error_default where ctid = any (array(
-    select e.ctid from run_error_default e where e.at < v_today - greatest(f.done_days, f.dead_days, 7) limit p_limit));
-  get diagnostics v_count = row_count;
-  v_more := v_more or v_count >= p_limit;
-  delete from slot_skip_default where ctid = any (array(
-    select k.ctid from slot_skip_default k where k.at < v_today - greatest(f.done_days, 7) limit p_limit));
-  get diagnostics v_count = row_count;
-  v_more := v_more or v_count >= p_limit;
-  with gone as (
-    delete from run_dead where id = any (array(select d.id from run_dead d
-                                                where d.died_at < clock_timestamp() - make_interval(days => f.dead_days)
-                                                order by d.died_at limit p_limit for update skip locked))
-    returning owner, slot),
-  deltas as (
-    insert into state_delta (owner, outcome, slot, at) select owner, 5, slot, clock_timestamp() from gone where owner is not null)
-  select count(*) into v_count from gone;
-  v_more := v_more or v_count >= p_limit;
-  delete from idempotency i
-   where (i.namespace, i.key) in (
-     select k.namespace, k.key from idempotency k
-      where k.created_at < clock_timestamp() - interval '7 days'
-        and not exists (select from run r where r.id = k.run)
-        and not exists (select from run_dead d where d.id = k.run)
-        and not exists (select from run_done d where d.id = k.run and d.owner is null
-                           and d.finished_at > clock_timestamp() - interval '7 days')
-      limit p_limit);
-  get diagnostics v_count = row_count;
-  v_more := v_more or v_count >= p_limit;
-  if not v_more then
-    update fleet l set retention_at = clock_timestamp();
-  end if;
-  return v_more;
-end $$;
-
 -- success_due_since: from which instant the next success is expected: the last success, creation, acceptance or resume.
 create or replace function slotkeeper.success_due_since(s slotkeeper.schedule, t slotkeeper.schedule_state)
 returns timestamptz language sql immutable
@@ -318,8 +163,9 @@ as $$
   select greatest(t.last_success_at, s.created_at, s.timing_since);
 $$;
 
--- stale_success_due_v1: schedules whose success_due was computed from something that has moved on.
-create or replace function slotkeeper.stale_success_due_v1(p_limit integer)
+-- stale_success_due_v2: schedules after the id p_after whose success_due was computed from something that has moved on, in
+-- the order of their ids: those that the caller cannot compute keep none of the others from their turn.
+create or replace function slotkeeper.stale_success_due_v2(p_after bigint, p_limit integer)
 returns table (id bigint, owner bigint, version integer, last_success_at timestamptz, created_at timestamptz,
                timing_since timestamptz, since timestamptz)
 language sql stable security definer
@@ -327,9 +173,19 @@ set search_path = pg_catalog, slotkeeper, pg_temp
 as $$
   select s.id, s.owner, s.version, t.last_success_at, s.created_at, s.timing_since, slotkeeper.success_due_since(s, t)
     from schedule s join schedule_state t on t.schedule = s.id
-   where s.retired_at is null
+   where s.retired_at is null and s.id > coalesce(p_after, 0)
      and (t.due_version is distinct from s.version or t.due_since is distinct from greatest(t.last_success_at, s.created_at, s.timing_since))
-   limit p_limit;
+   order by s.id limit p_limit;
+$$;
+
+-- stale_success_due_v1: the first of them, for keepers of the version before.
+create or replace function slotkeeper.stale_success_due_v1(p_limit integer)
+returns table (id bigint, owner bigint, version integer, last_success_at timestamptz, created_at timestamptz,
+               timing_since timestamptz, since timestamptz)
+language sql stable security definer
+set search_path = pg_catalog, slotkeeper, pg_temp
+as $$
+  select d.* from slotkeeper.stale_success_due_v2(null, p_limit) d;
 $$;
 
 -- store_success_due_v1: what the keeper computed; null where none is expected.

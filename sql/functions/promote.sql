@@ -27,8 +27,8 @@ begin
     from (select s.owner from schedule s where s.owner = any (schedules)
           order by s.id for no key update skip locked) s;
   -- A following statement: those above may have seen what the schedule's last holder has changed since. The oldest that
-  -- waits, backfill rows after the others, rows that are not due yet last. Found by itself and not inside the update: joined to it, it may be run again for each row,
-  -- and then it finds the next one that waits.
+  -- waits, backfill rows after the others, rows that are not due yet last. Found by itself and not inside the update:
+  -- joined to it, it may be run again for each row, and then it finds the next one that waits.
   select array_agg(w.id) into v_next
     from unnest(schedules) as o(owner)
     cross join lateral (select r.id from run r where r.owner = o.owner and r.behind

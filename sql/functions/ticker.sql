@@ -219,9 +219,10 @@ begin
     end loop;
   end if;
 
-  -- A row in front that an edit kept for its spread is not due yet: it must not keep due ones waiting.
+  -- A row in front that an edit kept for its spread is not due yet: it must not keep due ones waiting. Nobody has claimed
+  -- it: one that was claimed and given back with a back-off keeps its place, though it has not started either.
   update run l set behind = true
-   where l.owner = s.owner and l.exclusive and not l.behind and l.state = 0 and l.first_started_at is null
+   where l.owner = s.owner and l.exclusive and not l.behind and l.state = 0 and l.attempt = 0
      and l.run_at > clock_timestamp() and exists (select from unnest(v_new) k where k.run_at <= clock_timestamp());
 
   -- The first is not behind if nothing else of its owner lives; it takes over the place of the row that it replaces.

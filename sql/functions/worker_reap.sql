@@ -100,7 +100,8 @@ begin
       reap_pause_reason = coalesce(v_reason, l.reap_pause_reason),
       reap_paused_until = case when v_reason is null then l.reap_paused_until
                                else greatest(l.reap_paused_until, clock_timestamp() + coalesce(v_pause, interval '0')) end,
-      tick_paused_until = case when v_reason = 'ClockStep'
+      -- A step counts beside any other reason: a new primary may have both.
+      tick_paused_until = case when clock_timestamp() > p_expected + interval '2 seconds'
                                then greatest(l.tick_paused_until, clock_timestamp() + coalesce(v_pause, interval '30 seconds'))
                                else l.tick_paused_until end
    returning l.reap_paused_until into f.reap_paused_until;

@@ -20,17 +20,19 @@ as $$
   select r.zone, r.since, r.until, r.instants, r.offset_minutes from zone_rules r where r.zone = p_zone and r.version = p_version;
 $$;
 
--- zoned_schedules_v1: schedules whose next slot depends on the rules of a zone, by id after p_after; active ones only.
+-- zoned_schedules_v1: the next p_limit schedules by id, and whether their next slot depends on the rules of a zone (active
+-- ones only). Those that do not are told, too: a search for the others would read the whole table in one call.
 create or replace function slotkeeper.zoned_schedules_v1(p_after bigint, p_limit integer)
-returns table (id bigint, owner bigint, version integer, watermark timestamptz, next_slot timestamptz)
+returns table (id bigint, owner bigint, version integer, watermark timestamptz, next_slot timestamptz, zoned boolean)
 language sql stable security definer
 set search_path = pg_catalog, slotkeeper, pg_temp
 as $$
-  select s.id, s.owner, s.version, s.watermark, s.next_slot
-    from schedule s join schedule_version v on v.schedule = s.id and v.version = s.version
-   where s.id > p_after and s.retired_at is null and not (s.suspended or s.held or s.unwatched)
-     and v.spec ? 'cron' and v.spec ->> 'timeZone' not in ('Etc/UTC', 'UTC')
-   order by s.id limit p_limit;
+  select l.id, l.owner, l.version, l.watermark, l.next_slot,
+         l.retired_at is null and not (l.suspended or l.held or l.unwatched)
+         and v.spec ? 'cron' and v.spec ->> 'timeZone' not in ('Etc/UTC', 'UTC')
+    from (select s.* from schedule s where s.id > p_after order by s.id limit p_limit) l
+    join schedule_version v on v.schedule = l.id and v.version = l.version
+   order by l.id;
 $$;
 
 -- correct_next_slots_v1: another next slot for schedules that have not moved since they were read; returns how many.

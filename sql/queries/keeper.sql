@@ -14,13 +14,18 @@ select * from slotkeeper.sweep_v1();
 -- Partitions for the days ahead.
 select slotkeeper.ensure_partitions_v1((clock_timestamp() at time zone 'UTC')::date + %(days)s::integer) as made;
 
+-- name: keeper.drop_history
+-- Drops the partitions that are older than what is kept; null: ask again.
+select slotkeeper.drop_history_v1() as dropped;
+
 -- name: keeper.retain
--- One step of retention; true when there is more to do.
-select slotkeeper.retain_v1(%(limit)s::integer) as more;
+-- One step of retention: whether there is more to do (null: ask again), how far it looked at keys, when it was last complete.
+select r.*, extract(epoch from clock_timestamp() - r.retained_at)::double precision as age
+  from slotkeeper.retain_v2(%(limit)s::integer, %(keys_after)s::bigint) r;
 
 -- name: keeper.stale_success_due
--- Schedules whose success_due was computed from something that has moved on.
-select * from slotkeeper.stale_success_due_v1(%(limit)s::integer);
+-- Schedules after an id whose success_due was computed from something that has moved on.
+select * from slotkeeper.stale_success_due_v2(%(after)s::bigint, %(limit)s::integer);
 
 -- name: keeper.store_success_due
 -- By when each of these schedules should have succeeded again; null where no success is expected.

@@ -8,7 +8,7 @@ select slotkeeper.note_zone_rules_v1(%(zone)s::text, %(version)s::text, %(since)
 select * from slotkeeper.zone_rules_v1(%(zone)s::text, %(version)s::text);
 
 -- name: zones.schedules
--- Active schedules whose next slot depends on the rules of a zone, by id.
+-- The next schedules by id, and whether their next slot depends on the rules of a zone.
 select * from slotkeeper.zoned_schedules_v1(%(after)s::bigint, %(limit)s::integer);
 
 -- name: zones.correct

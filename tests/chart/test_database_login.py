@@ -164,6 +164,7 @@ def test_c137_a_password_that_breaks_a_dsn_is_told_without_it_and_sent_nowhere(f
     "dsn",
     [
         "postgresql://app:p%40ss@db.example/slots", "postgresql://app@db.example/slots?sslrootcert=/a@b",
+        "postgresql://app@db.example?sslrootcert=/a@b", "postgresql://db.example?sslcert=b",
         "postgresql://db.example/slots", "postgresql:///slots?host=/run/x@y", "postgresql://app:a?b@db.example/slots",
         "host=db.example password='p@ss w/d'", "postgres://app@[::1]:5433/slots", "postgresql://a@h1,h2:5433/slots",
     ],

@@ -232,6 +232,9 @@ def test_c002_vixie_cron_is_named_only_where_it_differs() -> None:
         ({"suspend": True}, {}, ("True", "NotYetDue")),
         ({}, {"last_success_at": NOW - timedelta(minutes=1)}, ("True", "Succeeding")),
         ({}, {"last_success_at": NOW - HOUR}, ("False", "SuccessOverdue")),
+        # Of an object that was deleted and made anew, what went before does not count.
+        ({}, {"last_success_at": NOW - 2 * HOUR}, ("False", "NeverSucceeded")),
+        ({"cron": ["0 0 * * *"]}, {"last_success_at": NOW - 2 * HOUR}, ("True", "NotYetDue")),
         ({"maxSuccessAgeSeconds": 7200}, {"last_success_at": NOW - HOUR}, ("True", "Succeeding")),
         ({"maxSuccessAgeSeconds": 60}, {"last_success_at": NOW - HOUR}, ("False", "SuccessOverdue")),
         ({}, {"last_success_at": NOW, "consecutive_dead": 1, "dead_runs": 4}, ("False", "DeadRuns")),

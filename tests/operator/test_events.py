@@ -150,9 +150,14 @@ def test_an_api_server_that_is_away_is_not_asked_for_each_event(
     for applied in refused:
         recorder.tell_refusal(applied)
     assert tries == 1
+    now += AWAY_SECONDS
+    recorder.tell_zone_change(refused[0], "its slots move")
+    assert tries == 2
     configuration.host = address
     now += AWAY_SECONDS
     for applied in refused:
         recorder.tell_refusal(applied)
-    assert tries == 1 + len(refused)
+    assert tries == 2 + len(refused)
     assert len(events(api_server, namespace, "UnknownTimeZone")) == len(refused) == 3
+    recorder.tell_waiting()
+    assert len(events(api_server, namespace, "SlotsMoved")) == 1

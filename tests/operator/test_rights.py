@@ -36,7 +36,7 @@ from scenario import add_schedule, add_worker, connect, one, rows
 from scraping import get, scrape
 from slotkeeper.operator import Operator
 from slotkeeper.operator.errors import AnotherCluster
-from slotkeeper.operator.permissions import Permission, Permissions
+from slotkeeper.operator.permissions import Permission, Permissions, needed
 from slotkeeper.ticker import Ticker
 
 NewOperator = Callable[..., Operator]
@@ -307,7 +307,10 @@ def test_rights_that_are_taken_away_while_it_runs(
         operator = new_operator(namespaces=[namespace], kubeconfig=kubeconfig, resync_seconds=3600)
         operator.start()
         eventually(lambda: stored() == {"before"})
-        eventually(lambda: operator.syncer._resync_at - time.monotonic() > 60, what="it has settled")
+        syncer = operator.syncer
+        eventually(
+            lambda: syncer._resync_at - time.monotonic() > 60 and syncer._rewatched_at is None, what="it has settled"
+        )
         api_server.apply(*account.role(namespace, without(rules, WATCH)))
         eventually(lambda: operator.gateway.may(Permission(*WATCH, namespace)) is False)
         between.cut()
@@ -367,6 +370,49 @@ def test_who_the_cluster_is_may_be_told_by_its_objects_alone(
     new_operator(**options).syncer.step()
     assert [tuple(row) for row in rows(connection, query)] == [("report", False, True)]
     assert one(connection, "select count(*) from slotkeeper.schedule_version") == 2  # what the object says
+
+
+def test_an_object_that_is_made_anew_is_no_other_cluster(
+    api_server: ApiServer, namespace: str, new_operator: NewOperator, connection: psycopg.Connection[Any],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Without a right on kube-system, and nothing that is there is known by its UID: it is the cluster that was."""
+    monkeypatch.setattr("slotkeeper.operator.syncer.REVIEW_SECONDS", 0.0)
+    account = new_service_account(api_server, namespace, tmp_path)
+    api_server.apply(*account.role(namespace, rules_of_the_chart()), manifest("report", namespace))
+    syncer = new_operator(namespaces=[namespace], kubeconfig=account.kubeconfig).syncer
+    syncer.step()
+    before = one(connection, "select uid from slotkeeper.schedule")
+    api_server.kubectl("-n", namespace, "delete", "jsched", "report")
+    api_server.apply(manifest("report", namespace))
+    again = api_server.get(namespace, "report")
+    assert again is not None
+    syncer.mark(namespace, "report", before, None)
+    syncer.mark(namespace, "report", again["metadata"]["uid"], again)
+    syncer.step()
+    assert one(connection, "select uid from slotkeeper.schedule") == again["metadata"]["uid"] != before
+
+
+def test_a_follower_learns_that_a_right_was_granted(
+    api_server: ApiServer, namespace: str, new_operator: NewOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its metric is one of those of which the highest counts."""
+    monkeypatch.setattr("slotkeeper.operator.syncer.REVIEW_SECONDS", 0.0)
+    account = new_service_account(api_server, namespace, tmp_path)
+    leader = new_operator(namespaces=[namespace])
+    leader.syncer.step()
+    follower = new_operator(namespaces=[namespace], kubeconfig=account.kubeconfig)
+    gateway = follower.gateway
+    gateway.review(needed([namespace]))
+    assert gateway.permissions.missing
+    api_server.apply(*account.role(namespace, rules_of_the_chart()))
+
+    def learnt() -> bool:
+        follower.syncer.step()
+        return {entry.namespace for entry in gateway.permissions.missing} == {"kube-system"}
+
+    eventually(learnt)
+    assert not follower.leadership.leads
 
 
 def test_a_missing_right_is_warned_of_every_ten_minutes(logged: LogCapture) -> None:

@@ -64,6 +64,28 @@ def test_a_new_migration_runs_once(connection: Connection, dsn: str, files: Path
     assert rows(connection, "select note from slotkeeper.cluster") == []
 
 
+def test_an_older_version_leaves_a_newer_schema_alone(connection: Connection, dsn: str, files: Path) -> None:
+    """As after a rollback. Its processes run on the newer functions; the newer ones would not run on its own."""
+    newest = max((files / "migrations").glob("*.sql"))
+    newest.unlink()
+    old = files / "functions" / "ticker.sql"
+    old.write_text(old.read_text().replace("order by s.next_due limit p_limit", "order by s.id limit p_limit"))
+    grants = files / "grants.sql"
+    grants.write_text("revoke execute on all functions in schema slotkeeper from slotkeeper_controller;")
+    said: list[str] = []
+    login = f"login_{uuid.uuid4().hex[:8]}"
+    connection.execute(sql.SQL("create role {} login").format(sql.Identifier(login)))
+    report = migrate(dsn, [f"{login}=reader"], say=said.append)
+    assert (report.migrations, report.functions, report.grants) == ((), (), (f"{login}=reader",))
+    assert newest.name in said[-1]
+    assert "order by s.next_due limit" in one(connection, "select prosrc from pg_proc where proname = 'due_v1'")
+    assert one(
+        connection, "select has_function_privilege('slotkeeper_controller', 'slotkeeper.due_v1(integer)', 'execute')"
+    )
+    assert one(connection, "select pg_has_role(%s, 'slotkeeper_reader', 'member')", login)
+    connection.execute(sql.SQL("drop role {}").format(sql.Identifier(login)))
+
+
 def test_a_migration_that_fails_leaves_nothing_behind(connection: Connection, dsn: str, files: Path) -> None:
     wrong = files / "migrations" / "9999_add.sql"
     wrong.write_text("alter table slotkeeper.cluster add column note text; select no_such_column;")

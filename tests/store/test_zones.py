@@ -12,8 +12,9 @@ import psycopg
 import pytest
 
 from scenario import Schedule, add_schedule, one
+from slotkeeper.errors import DatabaseBusy
 from slotkeeper.store.connection import Session
-from slotkeeper.store.zones import kept_rules, note_rules
+from slotkeeper.store.zones import correct_next_slots, kept_rules, note_rules
 from slotkeeper.ticker import Ticker
 from slotkeeper.timetable import cron_timetable, zone_rules
 
@@ -84,6 +85,26 @@ def test_more_schedules_than_are_read_at_once(
     schedules = [zoned(connection) for _ in range(5)]
     look(dsn)
     assert [next_slot(connection, s) for s in schedules] == [true_next(connection, s) for s in schedules]
+
+
+def test_after_an_error_the_look_begins_again(
+    connection: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule, broken = zoned(connection), [True]
+
+    def correct(*arguments: Any) -> int:
+        if broken.pop():
+            raise DatabaseBusy("cancelled")
+        return correct_next_slots(*arguments)
+
+    monkeypatch.setattr("slotkeeper.ticker.moved_slots.correct_next_slots", correct)
+    ticker = Ticker(dsn)
+    broken.insert(0, False)
+    with pytest.raises(DatabaseBusy):
+        ticker.tick()
+    ticker.tick()
+    ticker._session.close()
+    assert next_slot(connection, schedule) == true_next(connection, schedule)
 
 
 def test_a_slot_that_came_to_lie_in_the_past_runs_once(connection: Connection, dsn: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +12,7 @@ from slotkeeper.database_clock import DatabaseClock, boot_seconds
 from slotkeeper.errors import DatabaseBusy
 from slotkeeper.keeper.success_due import refresh_success_due
 from slotkeeper.store.connection import Session
-from slotkeeper.store.keeper import LeaseExpirations, ensure_partitions, fold, reap, retain, sweep
+from slotkeeper.store.keeper import LeaseExpirations, drop_history, ensure_partitions, fold, reap, retain, sweep
 
 _log = structlog.stdlib.get_logger()
 
@@ -27,26 +26,38 @@ _UNBOUNDED_FOLD = 30
 #: Every so many folds success_due is looked at: a few milliseconds for 10,000 schedules.
 _REFRESH_EVERY = 5
 _PARTITION_DAYS = 7
-_HOUR = 3600.0
-_RETAIN_CHUNK = 5_000
-#: Where a statement_timeout cancels a chunk, the next one is a quarter of it, down to this many rows.
+_HOUR, _MINUTE = 3600.0, 60.0
+#: Rows of one statement of each chore that takes as many as it is given.
+_CHUNKS = {"fold": FOLD_CHUNK, "retain": 5_000}
+#: Where a statement_timeout cancels a chunk, the next one is a quarter of it, down to this many rows. It is doubled again,
+#: up to what it was at first, after one that took less than a third of the time that the cancelled one had.
 _LEAST_CHUNK = 50
 _QUERY_CANCELED = "57014"
 
 
 class Keeper:
-    """Reaper, fold, sweeps, partitions and retention of one process."""
+    """Reaper, fold, sweeps, partitions and retention of one process.
 
-    def __init__(self, dsn: str) -> None:
+    ``house_pause``: seconds without partitions and retention after the database cancelled them, so that what needs a turn
+    each second has it.
+    """
+
+    def __init__(self, dsn: str, *, house_pause: float = _MINUTE) -> None:
         self._reap_session = Session(dsn, "reaper")
         self._session = Session(dsn, "keeper")
         self._clock = DatabaseClock()
         self._reaped_before = False
         self._folded: int | None = None
         self._folds = 0
-        self._house_kept_at = boot_seconds() - _HOUR
-        self._rows = {"fold": FOLD_CHUNK, "retain": _RETAIN_CHUNK}
-        #: When retention last found nothing more to do, by the clock of the pod (seconds of the epoch); for metrics.
+        self._due_after: int | None = None
+        self._house_pause = house_pause
+        self._keep_house_at = boot_seconds()
+        self._history_dropped = False
+        self._keys_after: int | None = None
+        self._rows = dict(_CHUNKS)
+        self._cancelled_after: dict[str, float] = {}
+        #: When retention last found nothing more to do, in whichever process, by the database's clock (seconds of the
+        #: epoch); for metrics.
         self.retained_at: float | None = None
         #: For metrics.
         self.lease_expirations = LeaseExpirations()
@@ -99,27 +110,48 @@ class Keeper:
         return False
 
     def _refresh(self) -> bool:
-        return self._folds % _REFRESH_EVERY == 0 and refresh_success_due(self._session)
+        if self._due_after is None and self._folds % _REFRESH_EVERY != 0:
+            return False
+        self._due_after = refresh_success_due(self._session, self._due_after)
+        return self._due_after is not None
 
     def _keep_house(self) -> bool:
         """Last in a step, so that a lock that it cannot get delays nothing else."""
-        if boot_seconds() - self._house_kept_at < _HOUR:
+        if boot_seconds() < self._keep_house_at:
             return False
-        ensure_partitions(self._session, _PARTITION_DAYS)
-        with self._smaller_when_cancelled("retain"):
-            more = retain(self._session, self._rows["retain"])
-        if not more:
-            self._house_kept_at = boot_seconds()
-            self.retained_at = time.time()
+        try:
+            self._keep_house_once()
+        except DatabaseBusy:
+            self._keep_house_at = boot_seconds() + self._house_pause
+            raise
         return False  # at leisure: one chunk a second
+
+    def _keep_house_once(self) -> None:
+        ensure_partitions(self._session, _PARTITION_DAYS)
+        if not self._history_dropped:
+            self._history_dropped = True  # once a round, even if it is cancelled: no reason to leave out the rows
+            self._history_dropped = drop_history(self._session) is not None
+        with self._smaller_when_cancelled("retain"):
+            retained = retain(self._session, self._rows["retain"], self._keys_after)
+        self._keys_after = retained.keys_after
+        if retained.more is not False:
+            return
+        self._history_dropped = False
+        if retained.retained_at is not None and retained.age is not None:
+            self.retained_at = retained.retained_at.timestamp()
+            self._keep_house_at = boot_seconds() + min(max(_HOUR - retained.age, _MINUTE), _HOUR)
 
     @contextmanager
     def _smaller_when_cancelled(self, chore: str) -> Iterator[None]:
         """A statement_timeout that is too short for a chunk must not cancel the same chunk for ever."""
+        began = boot_seconds()
         try:
             yield
         except DatabaseBusy as error:
             if error.sqlstate == _QUERY_CANCELED:
+                self._cancelled_after[chore] = boot_seconds() - began
                 self._rows[chore] = max(self._rows[chore] // 4, _LEAST_CHUNK)
                 _log.warning("chunk_cancelled", chore=chore, next_rows=self._rows[chore], error=str(error))
             raise
+        if boot_seconds() - began < self._cancelled_after.get(chore, 0) / 3:
+            self._rows[chore] = min(self._rows[chore] * 2, _CHUNKS[chore])

@@ -14,11 +14,14 @@ from slotkeeper.success_due import success_due
 CHUNK = 500
 
 
-def refresh_success_due(session: Session) -> bool:
-    """One step; True when there may be more to do. Schedules that this version cannot read are left out."""
-    stale = stale_success_due(session, CHUNK)
+def refresh_success_due(session: Session, after: int | None = None) -> int | None:
+    """One step of a round through all schedules by id; returns after which id the next one begins, None at the end.
+
+    Schedules that this version cannot read are left out, and looked at again in every round.
+    """
+    stale = stale_success_due(session, after, CHUNK)
     if not stale:
-        return False
+        return None
     stored = versions(session, {(schedule.owner, schedule.version) for schedule in stale})
     computed = []
     for schedule in stale:
@@ -37,4 +40,4 @@ def refresh_success_due(session: Session) -> bool:
         )
         computed.append((schedule, due))
     store_success_due(session, computed)
-    return len(stale) == CHUNK and bool(computed)
+    return stale[-1].id if len(stale) == CHUNK else None

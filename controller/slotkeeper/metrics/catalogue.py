@@ -215,8 +215,8 @@ REAPING_PAUSED = Definition(
 RETENTION = Definition(
     "slotkeeper_retention_last_success_timestamp_seconds",
     "gauge",
-    "When this replica last found that nothing is kept longer than it should be (about once an hour), by the clock of "
-    "the pod. Left out before the first time.",
+    "When nothing was last kept longer than it should be (looked at once an hour, by one of the replicas), by the "
+    "database's clock. Left out before the first time.",
     CONTROLLER,
 )
 PUMP_RESTARTS = Definition(

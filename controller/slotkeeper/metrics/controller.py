@@ -45,7 +45,7 @@ class ControllerFacts:
     ``actor_failures``: failed steps in a row by name of the loop. ``leads`` is None without Kubernetes;
     ``pump_restarts``, ``braked`` (schedules not retired), ``failed`` and ``resync_ages`` (seconds; only where it leads)
     are by what is watched: a namespace, or ``*``. ``missing_permissions``: verb, resource, namespace or ``*``.
-    ``retained_at``: when retention was last complete, by the clock of the pod; None: not yet.
+    ``retained_at``: when retention was last complete, by the database's clock; None: not yet.
     """
 
     slots_materialised: int

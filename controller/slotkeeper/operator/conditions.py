@@ -181,11 +181,13 @@ def _healthy(applied: Applied, figures: Figures | None, now: datetime) -> Iterab
             last_success=health.last_success_at, created_at=figures.created_at, timing_since=figures.timing_since,
         )  # fmt: skip
     overdue = due is not None and now > due
-    if overdue and health.last_success_at is not None:
+    # Successes of an object that was deleted and made anew are not this one's.
+    succeeded = health.last_success_at is not None and health.last_success_at >= figures.created_at
+    if overdue and succeeded:
         yield Condition("Healthy", "False", "SuccessOverdue", f"a success was due by {_time(due)}")
     elif overdue:
         yield Condition("Healthy", "False", "NeverSucceeded", f"a first success was due by {_time(due)}")
-    elif health.last_success_at is None:
+    elif not succeeded:
         yield Condition("Healthy", "True", "NotYetDue", "no success is due yet")
     else:
         yield Condition("Healthy", "True", "Succeeding", "it succeeds as often as it should")

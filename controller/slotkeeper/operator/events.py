@@ -113,9 +113,10 @@ class EventRecorder:
         except KubernetesError as error:
             if isinstance(error, KubernetesForbidden | KubernetesUnavailable):
                 self._told.pop(key, None)
+            _log.info("event_not_told", namespace=applied.namespace, name=applied.name, error=str(error))
             if isinstance(error, KubernetesUnavailable):
                 self._away_until = self._clock() + AWAY_SECONDS
-            _log.info("event_not_told", namespace=applied.namespace, name=applied.name, error=str(error))
+                return False
         return True
 
     def _count(self, namespace: str, event: Mapping[str, Any]) -> None:

@@ -109,6 +109,7 @@ class Syncer:
         try:
             if not self._leadership.confirm():
                 self._follow()
+                self._review()
                 return FOLLOWER_SECONDS
             if self._bound_term != self._leadership.term:
                 self._bind()
@@ -154,6 +155,8 @@ class Syncer:
             if scope not in before.failed:
                 report.braked.setdefault(scope, count)
         self.last_resync = report
+        if report.braked:
+            self._resync_at = min(self._resync_at, time.monotonic() + BRAKED_SECONDS)
         self._retries += 1
         self._note(report)
 
@@ -184,7 +187,7 @@ class Syncer:
             return
         self._review_at = time.monotonic() + REVIEW_SECONDS
         self._gateway.review(missing)
-        if not self._identified:
+        if self._leadership.leads and not self._identified:
             self._identify()
         if set(missing) - set(self._gateway.permissions.missing):
             self._resync_at = 0.0  # what could not be done is done now
@@ -208,7 +211,8 @@ class Syncer:
             identity = self._gateway.cluster_identity()
         except KubernetesForbidden as error:
             # Not a right that is worth standing still for, if the objects themselves say which cluster this is.
-            if self._adopt or self._resync.recognises():
+            # Within a term that is bound this says nothing new: objects that were made anew are not known yet.
+            if self._bound_term == self._leadership.term or self._adopt or self._resync.recognises():
                 return
             self._review_at = time.monotonic() + REVIEW_SECONDS
             self._stranger = AnotherCluster(

@@ -68,6 +68,10 @@ def _refuse_broken(dsn: str) -> None:
     """A password with ``@`` or ``/`` in a URL would be sent to the name server, as a part of the host."""
     scheme, found, rest = dsn.partition("://")
     authority, _, path = rest.partition("/")
+    # A ? may stand in a password; behind the host it begins the parameters, whose values may hold an @.
+    user, at, host = authority.partition("@")
+    if at and "?" in host:
+        authority, path = user + at + host.partition("?")[0], ""
     misplaced = authority.count("@") > 1 or "@" in path.partition("?")[0]
     if found and scheme in ("postgresql", "postgres") and misplaced:
         raise InvalidField("--dsn", "an @ stands where a URL has none", instead=_WRITE_INSTEAD)

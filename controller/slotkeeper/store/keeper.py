@@ -88,9 +88,30 @@ def ensure_partitions(session: Session, days: int) -> int:
     return int(session.call("keeper.partitions", days=days)[0].made)
 
 
-def retain(session: Session, limit: int) -> bool:
-    """One step of retention, at most ``limit`` rows of each kind; True when there is more to do."""
-    return bool(session.call("keeper.retain", limit=limit)[0].more)
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What one step of retention says.
+
+    ``more``: whether there is more to do; None: somebody else holds the row of the fleet, ask again. ``keys_after``: how
+    far keys were looked at, for the next step. Where ``more`` is False, ``retained_at`` and ``age`` say when there was last
+    nothing to do, whoever saw it: an instant of the database's clock, and the seconds since then.
+    """
+
+    more: bool | None
+    keys_after: int | None
+    retained_at: datetime | None
+    age: float | None
+
+
+def drop_history(session: Session) -> int | None:
+    """Drops the partitions that are older than what is kept; returns how many, None where it could not look."""
+    dropped: int | None = session.call("keeper.drop_history")[0].dropped
+    return dropped
+
+
+def retain(session: Session, limit: int, keys_after: int | None) -> Retained:
+    """One step of retention, at most ``limit`` rows of each kind; ``keys_after`` is what the step before said."""
+    return Retained(*session.call("keeper.retain", limit=limit, keys_after=keys_after)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +127,12 @@ class StaleSuccessDue:
     since: datetime
 
 
-def stale_success_due(session: Session, limit: int) -> list[StaleSuccessDue]:
-    """Up to ``limit`` schedules that succeeded, resumed or were edited since their ``success_due`` was computed."""
-    return [StaleSuccessDue(*row) for row in session.call("keeper.stale_success_due", limit=limit)]
+def stale_success_due(session: Session, after: int | None, limit: int) -> list[StaleSuccessDue]:
+    """Up to ``limit`` schedules that succeeded, resumed or were edited since their ``success_due`` was computed.
+
+    By id, from the first one after ``after`` on.
+    """
+    return [StaleSuccessDue(*row) for row in session.call("keeper.stale_success_due", after=after, limit=limit)]
 
 
 def store_success_due(session: Session, computed: Sequence[tuple[StaleSuccessDue, datetime | None]]) -> None:

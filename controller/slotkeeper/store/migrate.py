@@ -68,6 +68,11 @@ def migrate(dsn: str, grants: Sequence[str] = (), *, say: Callable[[str], None] 
             say(f"granted slotkeeper_{role} to {login}")
         connection.execute("set role slotkeeper_owner")
         applied = _applied(connection)
+        newer = _newer(folder, applied)
+        if newer:
+            # Its functions serve this version too; ours would not serve its processes.
+            say(f"a newer version has migrated this database ({newer[-1]}): its schema stays as it is")
+            return MigrationReport((), (), tuple(grants))
         migrations = _apply_new(connection, sorted((folder / "migrations").glob("*.sql")), applied, say)
         functions = _apply_changed(connection, folder, applied, say)
         connection.execute("select slotkeeper.ensure_partitions_v1((clock_timestamp() at time zone 'UTC')::date + 7)")
@@ -80,6 +85,12 @@ def _applied(connection: psycopg.Connection[Any]) -> dict[str, str]:
         " name text primary key, checksum text not null, applied_at timestamptz not null default clock_timestamp())"
     )
     return dict(connection.execute("select name, checksum from slotkeeper.migration").fetchall())
+
+
+def _newer(folder: Path, applied: Mapping[str, str]) -> list[str]:
+    """Migrations on record that this version does not have."""
+    ours = {file.name for file in (folder / "migrations").glob("*.sql")}
+    return sorted(name for name in applied if not name.startswith("functions/") and name not in ours)
 
 
 def _apply_new(

@@ -11,8 +11,8 @@ from slotkeeper.store.versions import OwnerVersion
 from slotkeeper.timetable import ZoneRules
 
 _MINUTE = timedelta(minutes=1)
-#: Schedules read at a time.
-_PAGE = 500
+#: Schedules looked at in one call: a slot that falls due meanwhile waits for it.
+_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ def kept_rules(session: Session, zone: str, version: str) -> ZoneRules | None:
 
 
 def zoned_schedules(session: Session) -> Iterator[list[ZonedSchedule]]:
-    """All active schedules with cron expressions in a zone other than UTC, a page at a time."""
+    """All active schedules with cron expressions in a zone other than UTC, in pages that may be empty."""
     after = 0
-    while page := [ZonedSchedule(*row) for row in session.call("zones.schedules", after=after, limit=_PAGE)]:
-        yield page
-        after = page[-1].id
+    while rows := session.call("zones.schedules", after=after, limit=_PAGE):
+        yield [ZonedSchedule(*row[:-1]) for row in rows if row.zoned]
+        after = rows[-1].id
 
 
 def correct_next_slots(session: Session, corrections: Sequence[NextSlot]) -> int:

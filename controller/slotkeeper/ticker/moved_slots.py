@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import structlog
 
+from slotkeeper.errors import SlotkeeperError
 from slotkeeper.store.connection import Session
 from slotkeeper.store.zones import NextSlot, ZonedSchedule, correct_next_slots, zoned_schedules
 from slotkeeper.ticker.decide import DecisionMaker
@@ -37,12 +38,16 @@ class MovedSlots:
             if time.monotonic() < self._look_at:
                 return False
             self._pages = zoned_schedules(self._session)
-        page = next(self._pages, None)
-        if page is None:
-            self._pages = None
-            self._look_at = time.monotonic() + _REPEAT_SECONDS
-            return False
-        self._correct(page)
+        try:
+            page = next(self._pages, None)
+            if page is None:
+                self._pages = None
+                self._look_at = time.monotonic() + _REPEAT_SECONDS
+                return False
+            self._correct(page)
+        except SlotkeeperError:
+            self._pages = None  # from the beginning: nobody knows what was left
+            raise
         return True
 
     def _correct(self, page: list[ZonedSchedule]) -> None:

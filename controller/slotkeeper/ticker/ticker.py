@@ -75,7 +75,7 @@ class Ticker:
         seconds, moment = seconds_to_next_due(self._session)
         self._clock.tell(moment, sent)
         sleep = LONGEST_SLEEP if seconds is None else min(max(seconds, 0.0), LONGEST_SLEEP)
-        return 0.0 if sleep > _ROOM_SECONDS and (self._moved_slots.step() or self._look_ahead()) else sleep
+        return 0.0 if sleep > _ROOM_SECONDS and (self._look_ahead() or self._moved_slots.step()) else sleep
 
     def _due(self, limit: int) -> list[DueSchedule]:
         """What is due; nothing where it is so only because the database's clock was set forward since our last look.
