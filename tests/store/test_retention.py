@@ -184,6 +184,43 @@ def test_a_key_is_free_seven_days_after_the_end(
     assert enqueue(connection, key="k").created == freed
 
 
+def test_keys_that_stay_neither_keep_others_nor_make_a_step_longer(connection: Connection) -> None:
+    """Keys of dead runs are the oldest ones: each step looks at no more keys than it may, and the next one goes on."""
+    worker = add_worker(connection)
+    connection.execute("select setval('slotkeeper.run_id', 1000)")
+    for key in range(6):
+        enqueue(connection, key=str(key))
+        worker.finish(worker.claim()[0], "fatal" if key < 3 else "done")
+    aged(connection, "idempotency", "created_at", 60)
+    connection.execute(
+        "insert into slotkeeper.idempotency (namespace, key, run) select 'young', g::text, 2000 + g"
+        " from generate_series(1, 2000) g"
+    )
+    aged(connection, "run_done", "finished_at", 8)
+    connection.execute("update slotkeeper.fleet set retention_at = 'epoch'")
+    steps: list[Any] = [None]
+    while not steps[-1] or steps[-1].more:
+        before = keys_read(connection)
+        after = steps[-1] and steps[-1].keys_after
+        steps += rows(connection, "select * from slotkeeper.retain_v2(2, %s)", after)
+        assert keys_read(connection) - before <= 2
+    assert [step.keys_after for step in steps[1:]] == [1002, 1004, 1006, None]
+    kept = rows(connection, "select key from slotkeeper.idempotency where namespace <> 'young' order by key")
+    assert [row.key for row in kept] == ["0", "1", "2"]
+
+
+def keys_read(connection: Connection) -> int:
+    """Rows of `idempotency` that any scan by its table or its indexes has read."""
+    connection.execute("select pg_stat_force_next_flush()")
+    connection.execute("select pg_stat_clear_snapshot()")
+    read: int = one(
+        connection,
+        "select t.seq_tup_read + (select sum(i.idx_tup_read) from pg_stat_user_indexes i where i.relid = t.relid)::int"
+        " from pg_stat_user_tables t where t.relname = 'idempotency'",
+    )
+    return read
+
+
 def test_a_key_outlives_a_short_retention_of_history(connection: Connection) -> None:
     """With history kept for a day, the end of its run must still be known for seven."""
     connection.execute("update slotkeeper.fleet set done_days = 1")
@@ -260,7 +297,7 @@ def test_a_requeued_dead_run_keeps_its_key(connection: Connection) -> None:
 @pytest.fixture
 def hasty_keeper(dsn: str) -> Iterator[Keeper]:
     """A keeper whose login has a statement_timeout that is far too short for a whole chunk."""
-    keeper = Keeper(make_conninfo(dsn, options="-c statement_timeout=200ms"))
+    keeper = Keeper(make_conninfo(dsn, options="-c statement_timeout=200ms"), house_pause=0)
     yield keeper
     for actor in keeper.actors:
         actor._close()
@@ -275,11 +312,11 @@ def keep(keeper: Keeper) -> str | None:
     return None
 
 
-def slow_deletes(connection: Connection, table: str) -> None:
-    """Each deleted row takes a millisecond: a chunk takes as long as its rows say, on any machine."""
+def slow_deletes(connection: Connection, table: str, *, seconds: float = 0.001) -> None:
+    """Each deleted row takes so long: a chunk takes as long as its rows say, on any machine."""
     connection.execute(
         "create function dawdle() returns trigger language plpgsql as"
-        " $$ begin perform pg_sleep(0.001); return old; end $$"
+        f" $$ begin perform pg_sleep({seconds}); return old; end $$"
     )
     connection.execute(
         f"create trigger dawdle before delete on slotkeeper.{table} for each row execute function dawdle()"
@@ -313,6 +350,62 @@ def test_c102_a_statement_timeout_makes_chunks_smaller_until_retention_is_done(
     assert gone not in partitions(connection, "run_done")
     assert one(connection, "select count(*) from slotkeeper.run_dead") == 0
     assert one(connection, "select count(*) from slotkeeper.run_done") == len(ended)
+
+
+def test_c102_partitions_are_dropped_though_the_chunk_after_them_is_cancelled(
+    connection: Connection, hasty_keeper: Keeper
+) -> None:
+    gone = add_partition(connection, today(connection) - timedelta(days=40))
+    enqueue(connection)
+    worker = add_worker(connection)
+    worker.finish(worker.claim()[0], "fatal")
+    aged(connection, "run_dead", "died_at", 100)
+    slow_deletes(connection, "run_dead", seconds=9)
+    assert keep(hasty_keeper) == "57014"
+    assert gone not in partitions(connection, "run_done")
+
+
+def test_after_a_chunk_that_was_cancelled_the_others_have_the_keeper_to_themselves(
+    connection: Connection, dsn: str
+) -> None:
+    keeper = Keeper(make_conninfo(dsn, options="-c statement_timeout=200ms"))
+    enqueue(connection)
+    worker = add_worker(connection)
+    worker.finish(worker.claim()[0], "fatal")
+    aged(connection, "run_dead", "died_at", 100)
+    slow_deletes(connection, "run_dead", seconds=9)
+    assert [keep(keeper) for _ in range(3)] == ["57014", None, None]
+    assert keeper.retained_at is None
+    for actor in keeper.actors:
+        actor._close()
+
+
+def test_chunks_grow_again_when_the_database_is_quick_again(connection: Connection, hasty_keeper: Keeper) -> None:
+    sizes = hasty_keeper._rows
+    at_first = dict(sizes)
+    connection.execute("insert into slotkeeper.state_delta (owner, outcome, slot, at) values (1, 0, now(), now())")
+    slow_deletes(connection, "state_delta", seconds=9)
+    for _ in range(3):
+        keep(hasty_keeper)
+    assert sizes["fold"] == at_first["fold"] // 64
+    connection.execute("drop function dawdle() cascade")
+    while sizes["fold"] < at_first["fold"]:
+        before = sizes["fold"]
+        keep(hasty_keeper)
+        assert sizes["fold"] in (before, 2 * before, at_first["fold"])
+
+
+def test_a_retention_that_somebody_else_is_at_is_no_success(
+    connection: Connection, other: Connection, hasty_keeper: Keeper
+) -> None:
+    with other.transaction():
+        other.execute("update slotkeeper.fleet set retention_at = 'epoch'")
+        keep(hasty_keeper)
+        assert hasty_keeper.retained_at is None
+    other.execute("update slotkeeper.fleet set retention_at = clock_timestamp() - interval '10 minutes'")
+    keep(hasty_keeper)
+    told = one(connection, "select extract(epoch from retention_at)::float8 from slotkeeper.fleet")
+    assert hasty_keeper.retained_at == pytest.approx(told, abs=0.001), "what another replica has found counts"
 
 
 def test_a_chore_that_is_cancelled_keeps_none_of_the_others(connection: Connection, hasty_keeper: Keeper) -> None:

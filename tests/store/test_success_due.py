@@ -9,7 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from scenario import Schedule, add_schedule, add_worker, fold, one
+from scenario import Schedule, add_schedule, add_worker, fold, one, rows
+from slotkeeper.keeper import success_due as refreshing
 from slotkeeper.keeper.success_due import refresh_success_due
 from slotkeeper.store.connection import Session
 
@@ -65,3 +66,19 @@ def test_a_suspended_schedule_owes_no_success(session: Session, connection: Conn
     refresh_success_due(session)
     connection.execute("update slotkeeper.schedule set suspended = true")
     assert success_due(connection) is None
+
+
+def test_schedules_that_cannot_be_read_keep_no_other_from_its_turn(
+    session: Session, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of two, and the first three schedules were written by another version."""
+    monkeypatch.setattr(refreshing, "CHUNK", 2)
+    for _ in range(3):
+        add_schedule(connection, spec='{"cron": ["0 * * * *"], "task": "t", "unheard": "of"}')
+    readable, _ = hourly(connection)
+    after, steps = refresh_success_due(session), 1
+    while after is not None:
+        after, steps = refresh_success_due(session, after), steps + 1
+    assert steps == 3
+    computed = rows(connection, "select schedule from slotkeeper.schedule_state where success_due is not null")
+    assert [row.schedule for row in computed] == [readable.id]

@@ -67,7 +67,21 @@ def test_a_run_whose_time_has_passed_while_no_worker_was_there_does_not_begin_ag
     place.worker()
     dead = place.ended(run, "dead")
     assert (dead.reason, dead.attempts) == ("ActiveDeadlineExceeded", 2)
+    assert place.errors(run) == []
     assert place.noted(run) == []
+
+
+def test_the_active_deadline_does_not_run_while_a_first_start_waits_in_the_process(place: Place) -> None:
+    """The worker took it at once and came to it too late: it is given back, and it has not started."""
+    blocking = place.enqueue("block_the_loop", '{"seconds": 2.5}')
+    name = place.schedules.add(task="succeed", activeDeadlineSeconds=1)
+    run = int(started(place, name).id)
+    place.worker()
+    done = place.ended(run)
+    assert (done.attempts, done.charged) == (2, 1)
+    assert place.errors(run) == []
+    assert [line["attempt"] for line in place.noted(run)] == [2]
+    assert place.job(blocking).status == "done"
 
 
 @pytest.mark.parametrize("task", ["for_ever", "for_ever.in_thread"])

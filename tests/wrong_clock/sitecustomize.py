@@ -1,7 +1,7 @@
 """Sets the wall clock of a Python process wrong, from its first line on: PYTHONPATH names this folder.
 
-CLOCK_AHEAD_SECONDS says by how much, and CLOCK_RIGHT_AFTER_SECONDS, if it is set, after how long somebody corrects it.
-Monotonic clocks are left alone, as by a real step.
+CLOCK_AHEAD_SECONDS says by how much. Two files may be named: once CLOCK_CORRECTED_ONCE is there, the clock is right; in
+CLOCK_SHOWN_IN stands what it showed when the process began. Monotonic clocks are left alone, as by a real step.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import time
 from typing import Any
 
 _AHEAD = float(os.environ.get("CLOCK_AHEAD_SECONDS", "0"))
-_BEGAN, _RIGHT_AFTER = time.monotonic(), float(os.environ.get("CLOCK_RIGHT_AFTER_SECONDS", "inf"))
+_CORRECTED = os.environ.get("CLOCK_CORRECTED_ONCE", "")
 _time, _time_ns, _datetime = time.time, time.time_ns, datetime.datetime
 
 
 def _ahead() -> float:
-    return _AHEAD if time.monotonic() - _BEGAN < _RIGHT_AFTER else 0.0
+    return 0.0 if _CORRECTED and os.path.exists(_CORRECTED) else _AHEAD  # noqa: PTH110 - pathlib is not there yet
 
 
 class _IsAnInstant(type):
@@ -42,3 +42,6 @@ if _AHEAD:
     _WrongDatetime.__name__ = _WrongDatetime.__qualname__ = "datetime"
     _WrongDatetime.__module__ = "datetime"
     datetime.datetime = _WrongDatetime  # type: ignore[misc]
+    if shown_in := os.environ.get("CLOCK_SHOWN_IN"):
+        with open(shown_in, "w") as stream:  # noqa: PTH123
+            stream.write(datetime.datetime.now(datetime.UTC).isoformat())
