@@ -27,8 +27,8 @@ _PARTITION_DAYS = 7
 _HOUR, _MINUTE = 3600.0, 60.0
 #: Rows of one transaction, by chore (a fold of 50,000 deltas took 0.08 s when measured).
 _CHUNKS = {"fold": 20_000, "retain": 5_000}
-#: Where a statement_timeout cancels a chunk, the next one is a quarter of it, down to this many rows. It is doubled again,
-#: up to what it was at first, after one that took less than a third of the time that the cancelled one had.
+#: Where a statement_timeout cancels a chunk, the next one is a quarter of it, down to this many rows. It is doubled
+#: again, up to what it was at first, after one that took less than a third of the time that the cancelled one had.
 _LEAST_CHUNK = 50
 _QUERY_CANCELED = "57014"
 
@@ -36,8 +36,8 @@ _QUERY_CANCELED = "57014"
 class Keeper:
     """Reaper, fold, sweeps, partitions and retention of one process.
 
-    ``house_pause``: seconds without partitions and retention after the database cancelled them, so that what needs a turn
-    each second has it.
+    ``house_pause``: seconds without partitions and retention after the database cancelled them, so that what needs a
+    turn each second has it.
     """
 
     def __init__(self, dsn: str, *, house_pause: float = _MINUTE) -> None:

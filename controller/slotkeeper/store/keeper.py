@@ -92,9 +92,9 @@ def ensure_partitions(session: Session, days: int) -> int:
 class Retained:
     """What one step of retention says.
 
-    ``more``: whether there is more to do; None: somebody else holds the row of the fleet, ask again. ``keys_after``: how
-    far keys were looked at, for the next step. Where ``more`` is False, ``retained_at`` and ``age`` say when there was last
-    nothing to do, whoever saw it: an instant of the database's clock, and the seconds since then.
+    ``more``: whether there is more to do; None: somebody else holds the row of the fleet, ask again. ``keys_after``:
+    how far keys were looked at, for the next step. Where ``more`` is False, ``retained_at`` and ``age`` say when there
+    was last nothing to do, whoever saw it: an instant of the database's clock, and the seconds since then.
     """
 
     more: bool | None

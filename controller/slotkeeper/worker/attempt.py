@@ -97,8 +97,8 @@ class Attempt:
         elif self.start_before and now > self.start_before:
             self.outcome = UNSTARTED
         elif self.deadline and now >= self.deadline:
-            # The database ends it where an earlier attempt has used its time up. Where this claim is its first start, it
-            # was we who let the time pass, and the run has not started.
+            # The database ends it where an earlier attempt has used its time up. Where this claim is its first start,
+            # it was we who let the time pass, and the run has not started.
             self.outcome = UNSTARTED
         else:
             self.began = now
