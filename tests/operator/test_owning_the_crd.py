@@ -48,8 +48,10 @@ def run_helm(own_server: ApiServer) -> Iterator[Helm]:
 
     yield run
     for namespace in ("a", "b"):
-        for name in run("list", "--all", "--short", "-n", namespace).stdout.split():
-            run("uninstall", name, "-n", namespace, "--no-hooks")
+        listed = run("list", "--short", "-n", namespace)
+        _ok(listed)
+        for name in listed.stdout.split():
+            _ok(run("uninstall", name, "-n", namespace, "--no-hooks"))
     own_server.kubectl("delete", "crd", CRD, "--ignore-not-found")
 
 

@@ -75,9 +75,12 @@ def updated(dsn: str, connection: psycopg.Connection[Any], monkeypatch: pytest.M
     before.close()
     names = zone._zone_names() - {"Europe/Berlin"}
     monkeypatch.setattr(zone, "_zone_names", lambda: names)
+    zone._names_by_lower_case.cache_clear()
     after = Release(dsn, connection)
     yield after
     after.close()
+    # The suggestions that were made of fewer names are not those of other tests.
+    zone._names_by_lower_case.cache_clear()
 
 
 def jobs(connection: psycopg.Connection[Any], name: str) -> list[Any]:
