@@ -163,3 +163,50 @@ def test_without_the_extra_lint_fails_and_says_what_to_install(
     assert done.status == 4
     assert [entry["name"] for entry in json.loads(done.out)] == ["a"]
     assert "spec.cron[0]" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "; folders inside it are not looked into"),  # an empty folder
+        ("", ""),
+        ("# nothing\n---\n", ""),
+    ],
+)
+def test_a_lint_of_nothing_is_not_green(slotkeeper: Run, tmp_path: Path, text: str | None, words: str) -> None:
+    target = tmp_path / "folder"
+    target.mkdir()
+    (target / "below").mkdir()
+    write(target / "below" / "s.yaml", document("a", "billing", **CLEAN))
+    if text is not None:
+        target = tmp_path / "file.yaml"
+        target.write_text(text)
+    done = slotkeeper("lint", target)
+    assert (done.status, done.out) == (3, "")
+    assert f"{target}: there is no object in it{words}\n" in done.err
+
+
+def test_nothing_on_standard_input_is_not_green(slotkeeper: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "s.yaml", document("a", "billing", **CLEAN))
+    done = slotkeeper("lint", file, "-", given="")
+    assert done.status == 3
+    assert "-: there is no object in it" in done.err
+
+
+def test_a_file_that_is_named_twice_is_read_once(slotkeeper: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "s.yaml", document("a", "billing", **WARNED))
+    (tmp_path / "link.yaml").symlink_to(file)
+    done = slotkeeper("lint", tmp_path, file, tmp_path / ".." / tmp_path.name / "s.yaml")
+    assert done.status == 0
+    assert "RetriesBeyondInterval" in done.out
+    assert "1 schedule accepted: 0 errors, 1 warning, 0 notes" in done.err
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [("ClockChang", "write ClockChange"), ("xyz", "the codes are AllInThePast, ")]
+)
+def test_a_code_that_there_is_not_is_refused(slotkeeper: Run, tmp_path: Path, code: str, words: str) -> None:
+    file = write(tmp_path / "s.yaml", document("a", "billing", **CLEAN))
+    done = slotkeeper("lint", file, "--ignore", f"ManyAtOneMinute,{code}")
+    assert (done.status, done.out) == (2, "")
+    assert f"{code!r} is the code of no warning and no note; {words}" in " ".join(done.err.split())

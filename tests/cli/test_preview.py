@@ -166,6 +166,25 @@ def test_refused_outweighs_not_found(slotkeeper: Run, tmp_path: Path) -> None:
     assert slotkeeper("preview", tmp_path / "nowhere.yaml", bad).status == 4
 
 
+def test_a_file_that_is_named_twice_is_read_once(slotkeeper: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "s.yaml", document("a", "billing", cron=["0 6 * * *"]))
+    done = slotkeeper("preview", tmp_path, file, "-o", "json")
+    assert done.status == 0
+    assert [entry["name"] for entry in json.loads(done.out)] == ["a"]
+
+
+def test_without_a_cluster_a_name_is_said_to_be_no_file_either(
+    slotkeeper: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLOTKEEPER_CONTEXT", "nowhere")
+    done = slotkeeper("preview", "nope")
+    assert (done.status, done.out) == (2, "")
+    first, second = done.err.splitlines()
+    assert first.startswith("slotkeeper: --kubeconfig: no way to the API server")
+    assert second == "nope: there is no such file here either"
+
+
 def test_a_folder_without_schedules_is_not_found(slotkeeper: Run, tmp_path: Path) -> None:
     assert slotkeeper("preview", tmp_path).status == 3
 
@@ -175,8 +194,11 @@ def test_a_folder_without_schedules_is_not_found(slotkeeper: Run, tmp_path: Path
     [
         (["No_Name"], "FILE|NAME"),
         (["Billing/x"], "FILE|NAME"),
+        (["a" * 300], "FILE|NAME"),  # longer than the name of a file may be
         (["a.yaml", "--zone", "Mars"], "--zone: 'Mars'"),
         (["a.yaml", "--from", "2027-01-01"], "--from"),
+        (["a.yaml", "--from", "0001-01-01T00:00:00Z"], "1900 to 9900"),
+        (["--diff", "a.yaml", "a.yaml", "--from", "9999-12-31T23:59:59.999999Z"], "1900 to 9900"),
         (["a.yaml", "--count", "0"], "--count"),
         (["a.yaml", "--count", "10001"], "--count"),
         (["--diff", "a.yaml"], "--diff"),
@@ -277,3 +299,35 @@ def test_an_edit_that_is_refused_is_not_taken_for_a_deletion(slotkeeper: Run, tm
     done = slotkeeper("preview", "--diff", *files)
     assert (done.status, done.out) == (4, "")
     assert "spec.cron[0]" in done.err
+
+
+def _changes(text: str) -> list[tuple[str, str]]:
+    return [(entry["name"], entry["change"]) for entry in json.loads(text)]
+
+
+def test_a_refused_object_does_not_hide_what_an_edit_of_the_others_changes(slotkeeper: Run, tmp_path: Path) -> None:
+    daily, wrong = {"cron": ["0 2 * * *"]}, {"cron": ["0 2 * * L"]}
+    old = write(tmp_path / "old.yaml", *(document(name, "billing", **daily) for name in ("kept", "bad", "gone")))
+    new = write(
+        tmp_path / "new.yaml",
+        document("kept", "billing", cron=["0 3 * * *"]),
+        document("bad", "billing", **wrong),
+        document("new", "billing", **daily),
+    )
+    expected = [("kept", "Edited"), ("gone", "Deleted"), ("new", "Created")]
+    done = slotkeeper("preview", "--diff", old, new, "-o", "json")
+    assert (done.status, _changes(done.out)) == (4, expected)
+    assert "new.yaml:" in done.err
+    assert "spec.cron[0]" in done.err
+    done = slotkeeper("preview", "--diff", new, old, "-o", "json")
+    assert (done.status, [name for name, _ in _changes(done.out)]) == (4, ["kept", "new", "gone"])
+
+
+def test_what_a_file_that_cannot_be_read_may_hold_is_not_taken_for_deleted(slotkeeper: Run, tmp_path: Path) -> None:
+    daily = {"cron": ["0 2 * * *"]}
+    old = write(tmp_path / "old.yaml", *(document(name, "billing", **daily) for name in ("a", "b")))
+    write(tmp_path / "new" / "a.yaml", document("a", "billing", cron=["0 3 * * *"]))
+    (tmp_path / "new" / "b.yaml").write_text("kind: [\n")
+    done = slotkeeper("preview", "--diff", old, tmp_path / "new", "-o", "json")
+    assert (done.status, _changes(done.out)) == (4, [("a", "Edited")])
+    assert "b.yaml" in done.err

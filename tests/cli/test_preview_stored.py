@@ -117,6 +117,24 @@ def test_what_is_in_force_against_a_file(slotkeeper: Run, dsn: str, stored: Appl
     assert "billing/other is not in it" in done.err
 
 
+def test_only_what_is_wrong_with_the_schedule_itself_counts_against_a_file(
+    slotkeeper: Run, dsn: str, stored: AppliedSchedules, tmp_path: Path
+) -> None:
+    stored.apply(jobschedule("nightly", "billing", **NIGHTLY))
+    good, bad = document("nightly", None, **NIGHTLY), document("other", None, **NIGHTLY | {"cron": ["0 0 * * L"]})
+    file = write(tmp_path / "new.yaml", good, bad)
+    done = slotkeeper("preview", "--dsn", dsn, "--diff", "billing/nightly", file, "-o", "json")
+    assert (done.status, done.err) == (0, "")
+    assert [entry["change"] for entry in json.loads(done.out)] == ["Unchanged"]
+    # It may hold the schedule, or be the whole file.
+    bad["metadata"]["name"] = "nightly"
+    for text in (json.dumps(bad), "kind: [\n"):
+        file.write_text(text)
+        done = slotkeeper("preview", "--dsn", dsn, "--diff", "billing/nightly", file, "-o", "json")
+        assert (done.status, json.loads(done.out)) == (4, [])
+        assert "new.yaml" in done.err
+
+
 def test_the_key_of_the_last_trigger_is_known(
     slotkeeper: Run, dsn: str, stored: AppliedSchedules, tmp_path: Path
 ) -> None:
@@ -155,3 +173,4 @@ def test_a_database_that_is_not_there_is_a_failure(slotkeeper: Run) -> None:
     done = slotkeeper("preview", "--dsn", "postgresql://nobody@127.0.0.1:1/none", "billing/nightly")
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith("slotkeeper: ")
+    assert done.err.splitlines()[-1] == "billing/nightly: there is no such file here either"

@@ -5,17 +5,17 @@ Reads and writes; what becomes of an object is `slotkeeper.convert`. Asks no clu
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
 from slotkeeper.cli import options
+from slotkeeper.cli.json_output import json_text, takes_every_character
 from slotkeeper.cli.runs import NOT_FOUND, REFUSED
-from slotkeeper.cli.schedule_files import Refused, read_files
+from slotkeeper.cli.schedule_files import ReadBefore, Refused, read_files
 from slotkeeper.convert import (
     Conversion,
     Options,
@@ -29,7 +29,7 @@ from slotkeeper.convert import (
     convert as converted,
 )
 from slotkeeper.errors import InvalidField, UnknownTimeZone
-from slotkeeper.spec import Manifest, UnreadableManifest
+from slotkeeper.spec import Manifest, NothingThere
 from slotkeeper.spec.instants import parse_instant
 from slotkeeper.timetable import load_zone
 
@@ -41,7 +41,7 @@ def _zone(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
         raise click.BadParameter(f"{error.problem}; {error.instead}") from None
 
 
-def _instant(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+def _start_time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
     try:
         instant = None if value is None else parse_instant(value)
     except ValueError as error:
@@ -55,7 +55,7 @@ def _instant(_: click.Context, __: click.Parameter, value: str | None) -> dateti
 @click.argument("paths", metavar="FILE|DIR|-...", nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Choice(["yaml", "json", "report"]), default="yaml", show_default=True,
               help="Of stdout: the objects, or the report as JSON alone.")  # fmt: skip
-@options.option("--report", type=click.File("w", encoding="utf-8"),
+@options.option("--report", type=click.File("w", encoding="utf-8", errors="backslashreplace"),
                 help="Writes the report, as text, to this file. Default: stderr.")  # fmt: skip
 @options.option("--namespace", "-n",
                 help="Of objects that name none. Default: they stay so, and kubectl's -n decides.")  # fmt: skip
@@ -63,10 +63,9 @@ def _instant(_: click.Context, __: click.Parameter, value: str | None) -> dateti
                 help="Of CronJobs that name none: that of your kube-controller-manager. Default: Etc/UTC.")  # fmt: skip
 @options.option("--keep-clock-changes", is_flag=True,
                 help="When the clock changes, skip and double times as the CronJob does.")  # fmt: skip
-@options.option("--start-time", metavar="TIME", callback=_instant,
+@options.option("--start-time", metavar="TIME", callback=_start_time,
                 help="RFC 3339: the JobSchedules have no slots before it, so that you can apply them now.")  # fmt: skip
-@options.option("--from", "begin", metavar="TIME", callback=_instant,
-                help="RFC 3339: where the two years begin in which times are compared. Default: now.")  # fmt: skip
+@options.begin("where the two years begin in which times are compared")
 def convert(
     paths: tuple[str, ...], output: str, report: TextIO | None, namespace: str | None, time_zone: str | None,
     keep_clock_changes: bool, start_time: datetime | None, begin: datetime | None,
@@ -96,9 +95,11 @@ def convert(
 
 
 def _read(paths: Sequence[str], namespace: str) -> list[Manifest | Refused]:
+    before: set[str] = set()
     try:
-        return [found for path in paths for found in read_files(path, namespace)]
-    except UnreadableManifest as error:
+        found = [one for path in paths for one in read_files(path, namespace, before)]
+        return [one for one in found if not isinstance(one, ReadBefore)]
+    except NothingThere as error:
         click.echo(f"slotkeeper: {error}", err=True)
         sys.exit(NOT_FOUND)
 
@@ -132,13 +133,9 @@ def _write(
     elif output != "report":
         click.echo(text, err=True, nl=False)
     if output == "yaml":
-        click.echo(yaml_text(objects), nl=False)
+        click.echo(yaml_text(objects, every_character=takes_every_character()), nl=False)
     elif output == "json":
-        click.echo(_json({"apiVersion": "v1", "kind": "List", "items": objects}))
+        click.echo(json_text({"apiVersion": "v1", "kind": "List", "items": objects}))
     else:
         problems = [{"where": f"{file.file}:{file.line}", "problem": file.message} for file in unreadable]
-        click.echo(_json({"objects": report_json(told), "unreadable": problems}))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        click.echo(json_text({"objects": report_json(told), "unreadable": problems}))

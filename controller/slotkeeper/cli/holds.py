@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import re
 import time
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from slotkeeper.cli import options
+from slotkeeper.cli.json_output import json_text
 from slotkeeper.cli.runs import NOT_FOUND, REFUSED
 from slotkeeper.errors import InvalidField
 from slotkeeper.holds import hold_covered
@@ -107,7 +107,7 @@ def holds(dsn: str, cluster_name: str, output: str) -> None:
     with closing(Session(dsn, "holds")) as session:
         found = store.holds(session, cluster_name)
     if output == "json":
-        click.echo(json.dumps([_json(hold) for hold in found], ensure_ascii=False, indent=2))
+        click.echo(json_text([_json(hold) for hold in found]))
     elif found:
         _table(
             ("ON", "SCHEDULES", "HELD BY", "LOGIN", "SINCE", "UNTIL", "REASON"),

@@ -5,7 +5,6 @@ For CI: without a cluster and without a database.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,16 +14,27 @@ from typing import Any
 import click
 
 from slotkeeper.cli import options
-from slotkeeper.cli.preview import from_option
+from slotkeeper.cli.json_output import json_text
 from slotkeeper.cli.runs import NOT_FOUND, REFUSED
-from slotkeeper.cli.schedule_files import Refused, line_of, not_yet_supported, read_files, refused_at, schedule_of
+from slotkeeper.cli.schedule_files import (
+    ReadBefore,
+    Refused,
+    line_of,
+    not_yet_supported,
+    read_files,
+    refused_at,
+    schedule_of,
+)
 from slotkeeper.errors import InvalidField, NotYetSupported, SlotkeeperError, UnknownTimeZone
-from slotkeeper.foresight import Finding, Level, Schedule, crowds, warnings_of
-from slotkeeper.spec import Manifest, UnreadableManifest, check
+from slotkeeper.foresight import CODES, Finding, Level, Schedule, crowds, warnings_of
+from slotkeeper.spec import Manifest, NothingThere, check
+from slotkeeper.spec.wording import nearest
 
 #: With --strict, warnings make the status "failed".
 _FAILED = 1
 _ERROR = "error"
+#: No flag turns these off; to name them is no mistake.
+_CODES_OF_ERRORS = ("InvalidSpec", "UnknownTimeZone", "NotYetSupported", "Unreadable", "Duplicate")
 
 
 class CheckerMissing(SlotkeeperError):
@@ -58,14 +68,20 @@ class _Linted:
 
 
 def _codes(context: click.Context, parameter: click.Parameter, value: str | None) -> frozenset[str]:
-    return frozenset(options.comma_separated(context, parameter, value))
+    wanted = options.comma_separated(context, parameter, value)
+    for code in wanted:
+        if code not in CODES and code not in _CODES_OF_ERRORS:
+            close = nearest(code, CODES)
+            instead = f"write {close}" if close else f"the codes are {', '.join(sorted(CODES))}"
+            raise click.BadParameter(f"{code!r} is the code of no warning and no note; {instead}")
+    return frozenset(wanted)
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE|DIR...")
 @click.option("--strict", is_flag=True, help="Exit status 1 where there is a warning; notes do not count.")
 @options.option("--ignore", callback=_codes, help="Codes of warnings and notes to leave out, comma-separated.")
-@from_option("what counts as now")
+@options.begin("what counts as now")
 @options.option("--namespace", "-n", default="default", show_default=True, help="Of objects that name none.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
               help="json: a list of {file, line, level, code, namespace, name, field, message}.")  # fmt: skip
@@ -74,23 +90,16 @@ def lint(
 ) -> None:
     """Checks JobSchedules in files, in the files of folders, and (-) from standard input.
 
-    Exit status: 0 nothing but warnings and notes, 1 a warning with --strict, 3 no such file, 4 something that a
-    cluster refuses.
+    Exit status: 0 nothing but warnings and notes, 1 a warning with --strict, 3 no such file, or nothing in it,
+    4 something that a cluster refuses.
     """
     told: list[Told] = []
     linted: dict[tuple[str, str], _Linted] = {}
-    missing = False
-    for argument in files:
-        try:
-            for read in read_files(argument, namespace):
-                _take(read, linted, told)
-        except UnreadableManifest as error:
-            missing = True
-            click.echo(str(error), err=True)
+    missing = _read(files, namespace, linted, told)
     told += [line for line in _warnings(linted.values(), begin or datetime.now(UTC)) if line.code not in ignore]
     told.sort(key=lambda line: (str(line.file), line.line))
     if output == "json":
-        click.echo(json.dumps([_json(line) for line in told], ensure_ascii=False, indent=2))
+        click.echo(json_text([_json(line) for line in told]))
     else:
         for line in told:
             click.echo(str(line))
@@ -99,6 +108,27 @@ def lint(
     click.echo(f"{_number(len(linted), 'schedule')} accepted: {numbers}", err=True)
     refused = REFUSED if count[_ERROR] else 0
     raise SystemExit(refused or (NOT_FOUND if missing else _FAILED if strict and count[Level.WARNING] else 0))
+
+
+def _read(files: Sequence[str], namespace: str, linted: dict[tuple[str, str], _Linted], told: list[Told]) -> bool:
+    """Whether a file is missing, or one of the arguments has nothing in it: a green lint of nothing misleads."""
+    missing = False
+    before: set[str] = set()
+    for argument in files:
+        empty = True
+        try:
+            for read in read_files(argument, namespace, before):
+                empty = False
+                if not isinstance(read, ReadBefore):
+                    _take(read, linted, told)
+        except NothingThere as error:
+            empty, missing = False, True
+            click.echo(str(error), err=True)
+        if empty:
+            missing = True
+            folders = "; folders inside it are not looked into" if Path(argument).is_dir() else ""
+            click.echo(f"{argument}: there is no object in it{folders}", err=True)
+    return missing
 
 
 def _number(count: int, noun: str) -> str:

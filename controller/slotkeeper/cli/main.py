@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import click
@@ -63,15 +64,17 @@ commands.add_command(holds)
 
 
 def main(prog_name: str = "slotkeeper") -> None:
-    """The entry point: our errors are one line on stderr, without a traceback."""
+    """The entry point: our errors are lines on stderr, without a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # it is None where it was closed before we began
+            # What a terminal or a pipe cannot have is written as an escape.
+            stream.reconfigure(errors="backslashreplace")
     try:
         commands.main(prog_name=prog_name, standalone_mode=True)
-    except InvalidField as error:
-        click.echo(f"slotkeeper: {error}", err=True)
-        sys.exit(2)
     except SlotkeeperError as error:
-        click.echo(f"slotkeeper: {error}", err=True)
-        sys.exit(1)
+        for line in (f"slotkeeper: {error}", *getattr(error, "__notes__", ())):
+            click.echo(line, err=True)
+        sys.exit(2 if isinstance(error, InvalidField) else 1)
 
 
 def kubectl_main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -10,7 +11,11 @@ import click
 
 from slotkeeper.metrics.address import Address
 from slotkeeper.metrics.scaling import ScalingSettings
+from slotkeeper.spec.instants import parse_instant
 from slotkeeper.web.listen import DEFAULT_LISTEN, listen_address
+
+#: Of ``--from``: slots are looked for some years to both sides of it, and a year has four digits.
+_FIRST_YEAR, _LAST_YEAR = 1900, 9900
 
 
 def option(flag: str, *more: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -33,6 +38,23 @@ log_level = option(
     show_default=True,
     help="The least that is logged.",
 )
+
+
+def begin(meaning: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--from``; the command gets an instant as its argument ``begin``, or None for now."""
+    return option("--from", "begin", metavar="TIME", callback=_begin, help=f"RFC 3339: {meaning}. Default: now.")
+
+
+def _begin(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    if value is None or value == "now":
+        return None
+    try:
+        instant = parse_instant(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not RFC 3339 ({error}); write 2026-11-30T10:45:00Z, or now") from error
+    if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
+        raise click.BadParameter(f"{value!r}: its year is outside {_FIRST_YEAR} to {_LAST_YEAR}; write one within them")
+    return instant
 
 
 def listen(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

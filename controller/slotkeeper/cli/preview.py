@@ -5,8 +5,7 @@ Reads only; nothing is applied, stored or fired.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,17 +16,17 @@ import click
 from click.core import ParameterSource
 
 from slotkeeper.cli import options
+from slotkeeper.cli.json_output import json_text
 from slotkeeper.cli.preview_difference import difference_json, difference_lines
 from slotkeeper.cli.runs import NOT_FOUND, REFUSED
 from slotkeeper.cli.schedule_files import Refused, not_yet_supported, read_files, refused_at, schedule_of
 from slotkeeper.cli.slot_output import aligned, slot_json
 from slotkeeper.cli.stored_schedule import Name, Places, find, name_or_file
-from slotkeeper.errors import InvalidField
+from slotkeeper.errors import InvalidField, SlotkeeperError
 from slotkeeper.foresight import Schedule, Upcoming, difference, upcoming
 from slotkeeper.foresight.upcoming import first_instant, remarks
 from slotkeeper.foresight.wording import clock_text, rfc3339
-from slotkeeper.spec import Manifest, UnreadableManifest, apply_defaults, check
-from slotkeeper.spec.instants import parse_instant
+from slotkeeper.spec import Manifest, NothingThere, apply_defaults, check
 from slotkeeper.spec.metadata import metadata_findings
 from slotkeeper.timetable import load_zone
 
@@ -35,16 +34,38 @@ from slotkeeper.timetable import load_zone
 _MOST_SLOTS = 10_000
 
 
+@dataclass(frozen=True)
+class _Problem:
+    """What is wrong; ``key``: with that object alone, None: with a whole file or argument."""
+
+    status: int
+    words: str
+    key: tuple[str, str] | None = None
+
+
 @dataclass
 class _Found:
-    """What the arguments stand for, what of them is wrong (exit status and words), and what is worth saying."""
+    """What the arguments stand for, what of them is wrong, and what is worth saying. ``files``: those it has read."""
 
     schedules: list[Schedule] = field(default_factory=list)
-    problems: list[tuple[int, str]] = field(default_factory=list)
+    problems: list[_Problem] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
 
     @cached_property
     def by_key(self) -> dict[tuple[str, str], Schedule]:
         return {schedule.key: schedule for schedule in self.schedules}
+
+    def only(self, keys: Collection[tuple[str, str]]) -> _Found:
+        """The same without what concerns other objects only."""
+        return _Found(
+            [schedule for schedule in self.schedules if schedule.key in keys],
+            [problem for problem in self.problems if problem.key is None or problem.key in keys],
+        )
+
+    def knows(self, key: tuple[str, str]) -> bool:
+        """Whether it can be said if that object is there, and what it is."""
+        wrong = {problem.key for problem in self.problems}
+        return key not in wrong and (key in self.by_key or None not in wrong)
 
     def say(self) -> int:
         """Tells on stderr what is wrong; the exit status that follows from it."""
@@ -52,18 +73,9 @@ class _Found:
             unsupported = not_yet_supported(schedule)
             if unsupported is not None:
                 click.echo(f"{schedule}: {unsupported}", err=True)
-        for _, words in self.problems:
-            click.echo(words, err=True)
-        return max((status for status, _ in self.problems), default=0)
-
-
-def _instant(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
-    if value is None or value == "now":
-        return None
-    try:
-        return parse_instant(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not RFC 3339 ({error}); write 2026-11-30T10:45:00Z, or now") from error
+        for problem in self.problems:
+            click.echo(problem.words, err=True)
+        return max((problem.status for problem in self.problems), default=0)
 
 
 def _zone(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -72,17 +84,10 @@ def _zone(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
     return value
 
 
-def from_option(meaning: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--from``; the command gets an instant as its argument ``begin``, or None for now."""
-    return options.option(
-        "--from", "begin", metavar="TIME", callback=_instant, help=f"RFC 3339: {meaning}. Default: now."
-    )  # fmt: skip
-
-
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="FILE|NAME...")
 @click.option("--diff", is_flag=True, help="Of two: what an edit from the first to the second would change.")
-@from_option("the first slot at or after it")
+@options.begin("the first slot at or after it")
 @options.option("--count", type=click.IntRange(1, _MOST_SLOTS), default=10, show_default=True,
                 help="Slots of each schedule.")  # fmt: skip
 @options.option("--zone", callback=_zone, help="Local times in this zone. Default: the schedule's own.")
@@ -118,7 +123,7 @@ def preview(
         for schedule in found.schedules
     ]
     if output == "json":
-        click.echo(json.dumps([_json(*pair) for pair in ahead], ensure_ascii=False, indent=2))
+        click.echo(json_text([_json(*pair) for pair in ahead]))
     else:
         click.echo("\n\n".join("\n".join(_lines(*pair, zone)) for pair in ahead), nl=bool(ahead))
     raise SystemExit(found.say())
@@ -151,17 +156,23 @@ def _difference(
     for argument, name, side in zip(what, names, sides, strict=True):
         if name is None:
             _read(argument, around, side)
-            if named and not side.problems and named.isdisjoint(side.by_key):
-                side.problems.append((NOT_FOUND, f"{argument}: {'/'.join(next(iter(named)))} is not in it"))
-    status = max(side.say() for side in sides)
-    if status:
-        raise SystemExit(status)
-    keys = list(dict.fromkeys(key for side in sides for key in side.by_key if not named or key in named))
-    found = [difference(*(side.by_key.get(key) for side in sides), now=now, count=count, zone=zone) for key in keys]
+    concerned = named or {(name.namespace or around, name.name) for name in names if name is not None}
+    if concerned:
+        sides = [side.only(concerned) for side in sides]
+    for argument, name, side in zip(what, names, sides, strict=True):
+        if name is None and named and not side.problems and not side.schedules:
+            side.problems.append(_Problem(NOT_FOUND, f"{argument}: {'/'.join(next(iter(named)))} is not in it"))
+    keys = dict.fromkeys(key for side in sides for key in side.by_key)
+    found = [
+        difference(*(side.by_key.get(key) for side in sides), now=now, count=count, zone=zone)
+        for key in keys
+        if all(side.knows(key) for side in sides)
+    ]
     if output == "json":
-        click.echo(json.dumps([difference_json(one) for one in found], ensure_ascii=False, indent=2))
+        click.echo(json_text([difference_json(one) for one in found]))
     else:
-        click.echo("\n\n".join("\n".join(difference_lines(one)) for one in found))
+        click.echo("\n\n".join("\n".join(difference_lines(one)) for one in found), nl=bool(found))
+    raise SystemExit(max(side.say() for side in sides))
 
 
 def _look_up(name: Name, places: Places, found: _Found) -> None:
@@ -169,29 +180,41 @@ def _look_up(name: Name, places: Places, found: _Found) -> None:
         schedule = find(name, places)
     except InvalidField as error:
         if error.field.startswith("-"):  # a flag of ours
+            error.add_note(_no_file(name))
             raise
-        found.problems.append((REFUSED, f"{name}: {error}"))
+        found.problems.append(_Problem(REFUSED, f"{name}: {error}"))
         return
+    except SlotkeeperError as error:
+        error.add_note(_no_file(name))
+        raise
     if schedule is None:
         where = "the cluster" if places.dsn is None else f"the database, as of the cluster {places.cluster_name!r}"
-        found.problems.append((NOT_FOUND, f"{name}: there is no such JobSchedule in {where}, and no such file here"))
+        words = f"{name}: there is no such JobSchedule in {where}, and no such file here"
+        found.problems.append(_Problem(NOT_FOUND, words))
     else:
         found.schedules.append(schedule)
 
 
+def _no_file(name: Name) -> str:
+    return f"{name}: there is no such file here either"
+
+
 def _read(argument: str, namespace: str, found: _Found) -> None:
-    before = len(found.schedules) + len(found.problems)
+    empty = True
     try:
-        for read in read_files(argument, namespace):
+        for read in read_files(argument, namespace, found.files):
+            if isinstance(read, Manifest) and read.ignored:
+                continue
+            empty = False
             if isinstance(read, Refused):
-                found.problems.append((REFUSED, str(read)))
-            elif not read.ignored:
+                found.problems.append(_Problem(REFUSED, str(read)))
+            elif isinstance(read, Manifest):
                 _take(read, found)
-    except UnreadableManifest as error:
-        found.problems.append((NOT_FOUND, str(error)))
+    except NothingThere as error:
+        found.problems.append(_Problem(NOT_FOUND, str(error)))
         return
-    if before == len(found.schedules) + len(found.problems):
-        found.problems.append((NOT_FOUND, f"{argument}: there is no JobSchedule in it"))
+    if empty:
+        found.problems.append(_Problem(NOT_FOUND, f"{argument}: there is no JobSchedule in it"))
 
 
 def _take(manifest: Manifest, found: _Found) -> None:
@@ -203,10 +226,11 @@ def _take(manifest: Manifest, found: _Found) -> None:
             refusals = [error]
         else:
             if any(schedule.key == other.key for other in found.schedules):
-                found.problems.append((REFUSED, f"{manifest.where()}: {schedule} is there twice"))
+                words = f"{manifest.where()}: {schedule} is there twice"
+                found.problems.append(_Problem(REFUSED, words, schedule.key))
             else:
                 found.schedules.append(schedule)
-    found.problems += [(REFUSED, str(refused_at(manifest, error))) for error in refusals]
+    found.problems += [_Problem(REFUSED, str(refused_at(manifest, error)), manifest.key) for error in refusals]
 
 
 def _refusals(manifest: Manifest) -> list[InvalidField]:

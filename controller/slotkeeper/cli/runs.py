@@ -15,6 +15,8 @@ from slotkeeper.store.runs import requeue as requeue_runs
 
 #: Exit statuses of every command: 0 done, 1 failed, 2 usage, 3 not found, 4 refused.
 NOT_FOUND, REFUSED = 3, 4
+#: Digits of a run id, which is a bigint.
+_LONGEST_ID = 18
 _TEXTS = {
     "ready": "is ready again",
     "live": "is refused: it is live already",
@@ -45,7 +47,9 @@ def cancel(dsn: str, runs: tuple[str, ...]) -> None:
 def _ids(session: Session, runs: tuple[str, ...], statuses: list[str]) -> list[int]:
     ids: list[int] = []
     for text in runs:
-        if text.isdecimal():
+        if text.isascii() and text.isdecimal():
+            if len(text) > _LONGEST_ID:
+                raise InvalidField("RUN", f"{text[:_LONGEST_ID]}… is longer than any run id", instead="see --help")
             ids.append(int(text))
             continue
         schedule, _, slot = text.partition("@")

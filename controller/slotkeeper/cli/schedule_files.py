@@ -5,15 +5,18 @@ Without a database and without a cluster. `slotkeeper dev` applies what it reads
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from slotkeeper.errors import InvalidField, NotYetSupported
 from slotkeeper.foresight import Schedule
 from slotkeeper.spec import (
     Manifest,
+    NothingThere,
     UnreadableManifest,
     apply_defaults,
     manifest_files,
@@ -41,20 +44,50 @@ class Refused:
         return f"{self.file}:{self.line}: {self.message}" if self.line else f"{self.file}: {self.message}"
 
 
-def read_files(argument: str, namespace: str) -> Iterator[Manifest | Refused]:
+@dataclass(frozen=True, slots=True)
+class ReadBefore:
+    """In the place of a file's objects where an argument before, perhaps its folder, named the same file."""
+
+    file: Path
+
+
+def read_files(argument: str, namespace: str, before: set[str]) -> Iterator[Manifest | Refused | ReadBefore]:
     """Every object of a file, of the files of a folder, or of ``-``; in the place of a file that cannot be read, why.
 
-    ``namespace`` is given to objects that name none. Raises UnreadableManifest where there is no such file or folder.
+    ``namespace`` is given to objects that name none. ``before`` has the files that were read already, and gets these.
+    Raises NothingThere where there is no such file or folder.
     """
-    files = [_STANDARD_INPUT_FILE] if argument == STANDARD_INPUT else manifest_files(Path(argument))
+    standard_input = argument == STANDARD_INPUT
+    try:
+        files = [_STANDARD_INPUT_FILE] if standard_input else manifest_files(Path(argument))
+    except NothingThere:
+        raise
+    except UnreadableManifest as error:
+        yield Refused(error.file, error.line, "", error.problem)
+        return
     for file in files:
+        place = STANDARD_INPUT if standard_input else os.path.realpath(file)
+        if place in before:
+            yield ReadBefore(file)
+            continue
+        before.add(place)
         try:
-            if argument == STANDARD_INPUT:
-                yield from manifests_in(sys.stdin.buffer.read(), file, namespace)
+            if standard_input:
+                yield from manifests_in(_standard_input(), file, namespace)
             else:
                 yield from read_manifests(file, namespace)
         except UnreadableManifest as error:
             yield Refused(error.file, error.line, "", error.problem)
+
+
+def _standard_input() -> bytes:
+    stream: TextIO | None = sys.stdin  # None where it was closed before we began
+    if stream is None:
+        raise UnreadableManifest(_STANDARD_INPUT_FILE, 0, "cannot be read: it is closed")
+    try:
+        return stream.buffer.read()
+    except OSError as error:
+        raise UnreadableManifest(_STANDARD_INPUT_FILE, 0, f"cannot be read: {error.strerror}") from error
 
 
 def schedule_of(obj: Mapping[str, object]) -> Schedule:

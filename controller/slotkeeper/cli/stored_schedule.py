@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -56,7 +57,7 @@ def name_or_file(argument: str, namespace: str | None) -> Name | None:
     written_as_file = (
         argument == "-" or argument.startswith(_FILE_BEGINNINGS) or argument.endswith(_FILE_ENDINGS)
     )  # fmt: skip
-    if written_as_file or argument.count("/") > 1 or Path(argument).exists():
+    if written_as_file or argument.count("/") > 1 or os.path.exists(argument):  # noqa: PTH110 - Path's raises where a folder is closed or the name too long
         return None
     return _name(argument, type_, rest) if slash else _name(argument, namespace, argument)
 

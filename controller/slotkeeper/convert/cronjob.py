@@ -6,6 +6,7 @@ modelled, only the texts that YAML easily turns into numbers are looked at.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,6 +45,9 @@ _TEXTS = (
         for name in ("type", "status")
     ),
 )
+
+# Of their path: what stands there may be a password, and a report is read by many.
+_MAY_BE_SECRET = re.compile(r"\.(value|(args|command)\[\d+\])$")
 
 
 class ConcurrencyPolicy(StrEnum):
@@ -134,7 +138,9 @@ def _not_texts(value: object, place: tuple[str, ...], path: str) -> Iterator[Inv
     if not place:
         if value is not None and not isinstance(value, str):
             kind = "boolean" if isinstance(value, bool) else "number" if isinstance(value, int | float) else "value"
-            problem = f"YAML makes it the {kind} {shown(value)}, and Kubernetes takes only a string here"
+            secret = not isinstance(value, bool) and _MAY_BE_SECRET.search(path)
+            told = f"a {kind}" if secret else f"the {kind} {shown(value)}"
+            problem = f"YAML makes it {told}, and Kubernetes takes only a string here"
             yield InvalidField(path, problem, instead="write in quotes what was meant")
         return
     name, *rest = place

@@ -126,7 +126,7 @@ def _clock(times: When, cronjob: CronJob, now: datetime, options: Options) -> tu
     if not isinstance(expressions, list):
         return {}, []
     hint = None
-    if zone in WITHOUT_CHANGES:
+    if zone in WITHOUT_CHANGES and len(expressions) == 1:
         hint = hint_of_a_zone(str(expressions[0]), cronjob.annotations, now)
     kept = options.keep_clock_changes and may_be_touched(expressions, zone)
     if kept:

@@ -14,12 +14,16 @@ from decimal import Decimal
 
 from slotkeeper.convert.conversion import Note, NoteKind, Options
 from slotkeeper.convert.cronjob import CronJob
+from slotkeeper.convert.long_expression import expressions_of
 from slotkeeper.errors import InvalidField
 from slotkeeper.spec.instants import format_instant
 from slotkeeper.timetable import load_zone, parse_expression
 from slotkeeper.timetable.expression import MACROS
+from slotkeeper.timetable.refusals import LONGEST_TEXT
 
 _FIELD = "spec.schedule"
+# No expression says more in more characters, and no duration: every value of every field is less than 400.
+_LONGEST_TEXT = 1000
 _ZONE_PREFIX = re.compile(r"(?:CRON_)?TZ=(\S*)\s+(\S.*)", re.DOTALL)
 _EVERY = re.compile(r"@every\s+(\S+)", re.ASCII)
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h)", re.ASCII)
@@ -55,19 +59,25 @@ def when(cronjob: CronJob, options: Options) -> When:
     """When ``cronjob`` runs. Raises InvalidField or UnknownTimeZone, naming the CronJob's own field."""
     zone, text, notes = _zone(cronjob)
     every = _EVERY.fullmatch(text)
+    if len(text) > _LONGEST_TEXT:
+        raise InvalidField(_FIELD, f"it has {len(text)} characters", instead=f"write at most {_LONGEST_TEXT}")
     if every:
         fields, note = _every(cronjob, text, every[1])
         if zone is not None:
             fields["timeZone"] = zone
         return When(fields, (*notes, note))
     text, more = _rewritten(text)
-    expression = parse_expression(text, _FIELD)
+    cron = [parse_expression(one, _FIELD).text for one in expressions_of(text)]
+    if len(text) > LONGEST_TEXT:
+        written = repr(cron[0]) if len(cron) == 1 else f"{len(cron)} expressions"
+        told = f"it has {len(text)} characters, more than {LONGEST_TEXT}: written as {written} with the same times"
+        more.append(Note(NoteKind.NOTE, _FIELD, told))
     if zone is None:
         zone_written = options.time_zone or "Etc/UTC"
         notes.append(_unset_zone(zone_written))
     else:
         zone_written = zone
-    fields = {"cron": [expression.text], "timeZone": zone_written}
+    fields = {"cron": cron, "timeZone": zone_written}
     return When(fields, (*notes, *more))
 
 
@@ -108,12 +118,12 @@ def _rewritten(text: str) -> tuple[str, list[Note]]:
     if text.lower() in MACROS:
         return MACROS[text.lower()], []
     parts = text.split()
-    if len(parts) != len(_FIELDS):
+    if len(parts) != len(_FIELDS) or not text.isascii():  # what neither takes; digits of other scripts, for one
         return text, []
     notes: list[Note] = []
     written = [_field(part, kind, notes) for part, kind in zip(parts, _FIELDS, strict=True)]
     result = " ".join(written)
-    if not notes and written != parts:
+    if not notes and written != parts and len(text) <= LONGEST_TEXT:
         notes.append(Note(NoteKind.NOTE, _FIELD, f"{' '.join(parts)!r} is written {result!r}, which means the same"))
     return result, notes
 

@@ -38,8 +38,11 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def yaml_text(objects: Iterable[Mapping[str, object]]) -> str:
-    """One document for each object, fields in their own order; empty if there is none."""
+def yaml_text(objects: Iterable[Mapping[str, object]], *, every_character: bool = True) -> str:
+    """One document for each object, fields in their own order; empty if there is none.
+
+    Without ``every_character`` it is ASCII alone, and other characters are escapes in double quotes.
+    """
     return yaml.dump_all(
-        objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000, explicit_start=True
+        objects, Dumper=_Dumper, sort_keys=False, allow_unicode=every_character, width=1_000_000, explicit_start=True
     )

@@ -7,11 +7,12 @@ are those of the timetable, never worked out here. How it looks on a terminal is
 from slotkeeper.foresight.crowds import crowds
 from slotkeeper.foresight.difference import Difference, FieldDifference, SlotDifference, difference
 from slotkeeper.foresight.finding import Finding, Level
-from slotkeeper.foresight.lint import warnings_of
+from slotkeeper.foresight.lint import CODES, warnings_of
 from slotkeeper.foresight.schedule import Schedule
 from slotkeeper.foresight.upcoming import Standstill, Upcoming, UpcomingSlot, upcoming
 
 __all__ = [
+    "CODES",
     "Difference",
     "FieldDifference",
     "Finding",

@@ -13,6 +13,8 @@ from slotkeeper.timetable import Timetable
 #: How far ahead intervals are measured, and over how many slots at most.
 _HORIZON = timedelta(days=731)
 _SLOTS = 400
+#: For the longest pause, at least so far: the pause may be a night, a weekend, or most of a month.
+_WHOLE_MONTH = timedelta(days=32)
 
 
 class Level(StrEnum):
@@ -52,31 +54,38 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A schedule at the instant ``now``, with the shortest and the longest interval of its slots to come; None with
-    fewer than two slots.
-    """
+    """A schedule at the instant ``now``, with the shortest interval of its slots to come; None with fewer than two."""
 
     schedule: Schedule
     now: datetime
     shortest: Interval | None
-    longest: Interval | None
 
     @property
     def timetable(self) -> Timetable:
         """When its slots are, suspended or not."""
         return self.schedule.timing.timetable
 
+    def longest(self) -> Interval | None:
+        """The longest interval of two years, of at most 400 slots or those of 32 days; None with fewer than two."""
+        slots = _slots(self.timetable, self.now)
+        whole_month = ahead(self.now, _WHOLE_MONTH)
+        if len(slots) == _SLOTS and slots[-1] < whole_month and self.schedule.spec.every is None:
+            slots = self.timetable.window(self.now, whole_month)
+        return max(_intervals(slots), key=lambda interval: interval.length, default=None)
+
 
 def look_at(schedule: Schedule, now: datetime) -> Look:
     """Measures the intervals of two years, of at most 400 slots."""
-    slots = schedule.timing.timetable.window(now, ahead(now, _HORIZON), limit=_SLOTS)
-    intervals = [Interval(*pair) for pair in pairwise(slots)]
-    return Look(
-        schedule,
-        now,
-        min(intervals, key=lambda interval: interval.length, default=None),
-        max(intervals, key=lambda interval: interval.length, default=None),
-    )
+    intervals = _intervals(_slots(schedule.timing.timetable, now))
+    return Look(schedule, now, min(intervals, key=lambda interval: interval.length, default=None))
+
+
+def _slots(timetable: Timetable, now: datetime) -> list[datetime]:
+    return timetable.window(now, ahead(now, _HORIZON), limit=_SLOTS)
+
+
+def _intervals(slots: list[datetime]) -> list[Interval]:
+    return [Interval(*pair) for pair in pairwise(slots)]
 
 
 def ahead(now: datetime, length: timedelta) -> datetime:

@@ -30,12 +30,17 @@ def retries_beyond_interval(look: Look) -> Iterator[Finding]:
     if look.shortest is None or spec.retry.max_attempts < 2 or longest <= look.shortest.seconds:
         return
     attempts = f"{spec.retry.max_attempts} attempts"
+    attempt, room = spec.attempt_deadline_seconds, look.shortest.seconds
+    # The CRD takes no activeDeadlineSeconds below one attempt's deadline, and none could follow in one that equals it.
+    bound = (
+        f"activeDeadlineSeconds: {room}" if attempt is None or attempt < room else "a shorter attemptDeadlineSeconds"
+    )
     of = "" if spec.attempt_deadline_seconds is None else f" of {duration(spec.attempt_deadline_seconds)} at most"
     yield Finding(
         Level.WARNING, "RetriesBeyondInterval", "spec.retry",
         f"a run that fails may go on for {duration(longest)} ({attempts}{of} and the waits between them), longer than "
         f"{_shown(look.shortest)}: {_MEANWHILE[spec.overlap_policy]}; write fewer retry.maxAttempts, shorter "
-        f"back-offs, or activeDeadlineSeconds: {look.shortest.seconds}",
+        f"back-offs, or {bound}",
     )  # fmt: skip
 
 
@@ -93,11 +98,12 @@ def no_attempt_can_follow(look: Look) -> Iterator[Finding]:
 def success_age(look: Look) -> Iterator[Finding]:
     """An age of the last success that the schedule's own pauses exceed."""
     age = look.schedule.spec.max_success_age_seconds
-    if age is not None and look.longest is not None and age < look.longest.seconds:
+    longest = None if age is None else look.longest()
+    if age is not None and longest is not None and age < longest.seconds:
         yield Finding(
             Level.WARNING, "SuccessAgeBelowInterval", "spec.maxSuccessAgeSeconds",
-            f"{age} s are shorter than {_shown(look.longest, 'longest')}: it is overdue in between although every slot "
-            f"succeeds; write more than {look.longest.seconds}, or leave it out",
+            f"{age} s are shorter than {_shown(longest, 'longest')}: it is overdue in between although every slot "
+            f"succeeds; write more than {longest.seconds}, or leave it out",
         )  # fmt: skip
 
 

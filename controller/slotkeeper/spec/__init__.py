@@ -26,7 +26,14 @@ from slotkeeper.spec.jobschedule import (
     SkippedTime,
     TaskAction,
 )
-from slotkeeper.spec.manifest import Manifest, UnreadableManifest, manifest_files, manifests_in, read_manifests
+from slotkeeper.spec.manifest import (
+    Manifest,
+    NothingThere,
+    UnreadableManifest,
+    manifest_files,
+    manifests_in,
+    read_manifests,
+)
 from slotkeeper.spec.metadata import API_GROUP, API_VERSION, KIND
 from slotkeeper.spec.parse import TRIGGER_ANNOTATION, parse_identity, parse_object, parse_spec
 from slotkeeper.spec.schema import apply_defaults, check, custom_resource_definition
@@ -50,6 +57,7 @@ __all__ = [
     "JobSchedule",
     "JobScheduleSpec",
     "Manifest",
+    "NothingThere",
     "OverlapPolicy",
     "RepeatedTime",
     "Retry",

@@ -32,6 +32,10 @@ class UnreadableManifest(SlotkeeperError):
         super().__init__(f"{file}:{line}: {problem}" if line else f"{file}: {problem}")
 
 
+class NothingThere(UnreadableManifest):
+    """There is no file or folder of that name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """One object of a file. ``line`` is where it starts, counted from 1; ``lines`` the lines of its fields.
@@ -73,12 +77,17 @@ class Manifest:
 def manifest_files(path: Path) -> list[Path]:
     """The files that ``path`` stands for: itself, or a folder's .yaml, .yml and .json files, sorted.
 
-    As with kubectl, folders inside it are not looked into. Raises UnreadableManifest if nothing is there.
+    As with kubectl, folders inside it are not looked into. Raises NothingThere where there is no such file or folder,
+    UnreadableManifest for a folder that may not be listed.
     """
-    if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
-    if not path.exists():
-        raise UnreadableManifest(path, 0, "there is no such file or folder")
+    try:
+        if path.is_dir():
+            return sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NothingThere(path, 0, "there is no such file or folder") from error
+    except OSError as error:
+        raise UnreadableManifest(path, 0, f"cannot be read: {error.strerror}") from error
     return [path]
 
 

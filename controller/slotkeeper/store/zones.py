@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -56,12 +56,13 @@ def kept_rules(session: Session, zone: str, version: str) -> ZoneRules | None:
     return None
 
 
-def zoned_schedules(session: Session) -> Iterator[list[ZonedSchedule]]:
-    """All active schedules with cron expressions in a zone other than UTC, in pages that may be empty."""
-    after = 0
-    while rows := session.call("zones.schedules", after=after, limit=_PAGE):
-        yield [ZonedSchedule(*row[:-1]) for row in rows if row.zoned]
-        after = rows[-1].id
+def zoned_schedules(session: Session, after: int) -> tuple[list[ZonedSchedule], int | None]:
+    """Of the next schedules by id those that are active and have cron expressions in a zone other than UTC.
+
+    Also where the next look begins (``after``, at first 0); None when these were the last.
+    """
+    rows = session.call("zones.schedules", after=after, limit=_PAGE)
+    return [ZonedSchedule(*row[:-1]) for row in rows if row.zoned], rows[-1].id if len(rows) == _PAGE else None
 
 
 def correct_next_slots(session: Session, corrections: Sequence[NextSlot]) -> int:

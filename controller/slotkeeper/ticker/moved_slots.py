@@ -8,11 +8,9 @@ repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import structlog
 
-from slotkeeper.errors import SlotkeeperError
 from slotkeeper.store.connection import Session
 from slotkeeper.store.zones import NextSlot, ZonedSchedule, correct_next_slots, zoned_schedules
 from slotkeeper.ticker.decide import DecisionMaker
@@ -29,26 +27,20 @@ class MovedSlots:
     def __init__(self, session: Session, decisions: DecisionMaker) -> None:
         self._session = session
         self._decisions = decisions
-        self._pages: Iterator[list[ZonedSchedule]] | None = None
+        self._after: int | None = None
         self._look_at = float("-inf")
 
     def step(self) -> bool:
-        """Looks at some schedules if it is time for that; True when there are more."""
-        if self._pages is None:
-            if time.monotonic() < self._look_at:
-                return False
-            self._pages = zoned_schedules(self._session)
-        try:
-            page = next(self._pages, None)
-            if page is None:
-                self._pages = None
-                self._look_at = time.monotonic() + _REPEAT_SECONDS
-                return False
-            self._correct(page)
-        except SlotkeeperError:
-            self._pages = None  # from the beginning: nobody knows what was left
-            raise
-        return True
+        """Looks at some schedules if it is time for that; True when there are more. After an error it begins anew."""
+        if self._after is None and time.monotonic() < self._look_at:
+            return False
+        after, self._after = self._after or 0, None
+        page, more_after = zoned_schedules(self._session, after)
+        self._correct(page)
+        self._after = more_after
+        if more_after is None:
+            self._look_at = time.monotonic() + _REPEAT_SECONDS
+        return more_after is not None
 
     def _correct(self, page: list[ZonedSchedule]) -> None:
         timings = self._decisions.timings([schedule.owner_version for schedule in page])

@@ -157,3 +157,25 @@ def test_zone_and_clock_changes_are_passed_on() -> None:
     (manifest,) = read(_run("-", "--time-zone", "Europe/Berlin", "--keep-clock-changes", stdin=text).stdout)
     assert manifest.object["spec"]["timeZone"] == "Europe/Berlin"
     assert manifest.object["spec"]["daylightSaving"] == {"skippedTime": "Skip", "repeatedTime": "RunTwice"}
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(_written(cronjob()))
+    result = _run(tmp_path, tmp_path / "a.yaml", tmp_path / ".." / tmp_path.name / "a.yaml")
+    assert result.exit_code == 0
+    assert len(read(result.stdout)) == 1
+
+
+@pytest.mark.parametrize(("time", "status"), [("now", 0), ("2026-12-01T00:00:00.5Z", 0), ("9998-12-31T00:00:00Z", 2)])
+def test_from_is_an_instant_within_reach_or_now(time: str, status: int) -> None:
+    text = _written(cronjob("30 2 * * *", timeZone="Europe/Berlin"))
+    result = _run("-", "--from", time, stdin=text)
+    assert result.exit_code == status
+    assert status == 0 or "1900 to 9900" in result.stderr
+
+
+def test_what_cannot_be_written_does_not_keep_the_report_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(cronjob(meta={"name": "\ud800"})))
+    result = _run(tmp_path / "a.json", "--report", tmp_path / "report.txt")
+    assert result.exit_code == 4
+    assert "\\ud800" in (tmp_path / "report.txt").read_text()

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from slotkeeper.convert import NoteKind, Options, Verdict
+from slotkeeper.timetable import load_zone
+from unit.convert.kubernetes_cron import fires
 from unit.convert.objects import NOW, converted, cronjob, findings_of, notes_of, spec_of, times_of
 from unit.timetable.oracle import utc
 
@@ -261,3 +263,79 @@ def test_a_hint_needs_a_zone_that_moves_the_time() -> None:
     assert "cron:" not in told
     (told,) = warnings("25 17 * * 1-5", "Europe/Berlin")
     assert 'cron: ["25 19 * * 1-5"]' in told
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "*/٩٩ * * * *",
+        "0/٣ * * * *",
+        "*/" + "9" * 5000 + " * * * *",
+        "@every " + "9" * 5000 + "h",
+        "TZ=" + "x" * 5000 + " * * * * *",
+    ],
+)
+def test_digits_of_other_scripts_and_thousands_of_digits_are_refused(schedule: str) -> None:
+    (told,) = findings_of(converted(cronjob(schedule)))
+    assert told.startswith("spec.schedule: ")
+    assert len(told) < 300
+
+
+def _list(low: int, high: int) -> str:
+    """Values of which no three follow each other."""
+    return ",".join(str(value) for value in range(low, high + 1) if value % 3)
+
+
+_MINUTES, _HOURS, _DAYS = _list(0, 59), _list(0, 23), _list(1, 31)
+_EVERY_MINUTE = ",".join(map(str, range(60)))
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize(
+    ("schedule", "single"),
+    [
+        (f"{_EVERY_MINUTE} 2 * * *", True),
+        (f"{_EVERY_MINUTE},07,59,07,0-30/3 * * * *", True),
+        (f"{_MINUTES} 1,2,3,4,5,6,7,8,9 * * *", True),
+        (f"{_MINUTES} {_HOURS} * * *", False),
+        (f"{_MINUTES} 1,2,22,23 */2 * MON,TUE", False),  # either day is enough, in every part
+        (f"{_MINUTES} {_HOURS} {_DAYS} 1,2,4,5,7,8,10,11 MON,WED", False),
+        (f"{_MINUTES} {_HOURS} *,{_DAYS} * MON", False),  # the day of the month is free
+        (f"{_MINUTES} *,{_HOURS} {_DAYS} * *", False),  # an hour that begins with * follows elapsed time
+        (f"{_MINUTES} {_HOURS},*/5 {_DAYS} * *", False),  # and one that does not, does not
+    ],
+)
+def test_a_long_list_keeps_its_times_in_ranges_or_in_several_expressions(
+    schedule: str, single: bool, zone: str
+) -> None:
+    conversion = converted(cronjob(schedule, timeZone=zone), Options(keep_clock_changes=True))
+    cron = spec_of(conversion)["cron"]
+    assert (len(cron) == 1) is single
+    assert all(len(text) <= 128 for text in cron)
+    assert conversion.verdict is Verdict.SAME
+    (told,) = [note for note in notes_of(conversion) if "more than 128" in note]
+    assert f"it has {len(schedule)} characters" in told or ",07," in schedule
+    second = timedelta(seconds=1)
+    for day in (
+        "2026-03-08T00:00Z",
+        "2026-10-25T00:00Z",
+        "2026-11-01T00:00Z",
+        "2027-03-28T00:00Z",
+        "2028-02-28T00:00Z",
+    ):
+        begin, end = utc(day), utc(day) + timedelta(days=2)
+        expected = list(fires(schedule, load_zone(zone), begin, end))
+        assert times_of(conversion).window(begin - second, end - second) == expected, day
+
+
+@pytest.mark.parametrize(
+    "schedule", [f"*/2,{_EVERY_MINUTE} * * * *", " ".join([_MINUTES, _HOURS, *[_DAYS] * 2, "1,3,5"])]
+)
+def test_a_long_expression_that_cannot_be_taken_apart_is_refused_in_fitting_words(schedule: str) -> None:
+    (told,) = findings_of(converted(cronjob(schedule)))
+    assert f"it has {len(schedule)} characters, and an expression of a JobSchedule at most 128" in told
+
+
+def test_what_is_wrong_in_a_long_expression_is_told() -> None:
+    (told,) = findings_of(converted(cronjob(f"{_MINUTES},61 * * * *")))
+    assert "61" in told

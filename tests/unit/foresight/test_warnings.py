@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotkeeper.foresight import Finding, crowds, warnings_of
+from slotkeeper.foresight import CODES, Finding, crowds, warnings_of
 from unit.foresight.schedules import at, schedule
 from unit.timetable.inputs import expressions, instants, zones
 
@@ -105,6 +105,11 @@ RULES = [
     Rule("RetriesBeyondInterval", "spec.retry", "1 h 15 min 30 s (6 attempts of 10 min at most and the waits",
          {"cron": ["0 * * * *"], "attemptDeadlineSeconds": 600},
          [{"cron": ["0 */2 * * *"], "attemptDeadlineSeconds": 600}]),
+    Rule("RetriesBeyondInterval", "spec.retry", "shorter back-offs, or activeDeadlineSeconds: 900",
+         {"cron": ["*/15 * * * *"], "attemptDeadlineSeconds": 899}, []),
+    # The CRD refuses an activeDeadlineSeconds below it.
+    Rule("RetriesBeyondInterval", "spec.retry", "shorter back-offs, or a shorter attemptDeadlineSeconds",
+         {"cron": ["*/15 * * * *"], "attemptDeadlineSeconds": 900}, []),
     Rule("RetriesBeyondInterval", "spec.retry", "wait behind it", OFTEN | {"overlapPolicy": "Queue"}, []),
     Rule("RetriesBeyondInterval", "spec.retry", "cancels it first", OFTEN | {"overlapPolicy": "Replace"}, []),
     Rule("RetriesBeyondInterval", "spec.retry", "at once", OFTEN | {"overlapPolicy": "Allow"}, []),
@@ -134,6 +139,11 @@ RULES = [
     Rule("SuccessAgeBelowInterval", "spec.maxSuccessAgeSeconds", "its longest interval of 3 d",
          {"cron": ["0 6 * * MON-FRI"], "maxSuccessAgeSeconds": 90000},
          [{"cron": ["0 6 * * MON-FRI"], "maxSuccessAgeSeconds": 260000}, DAILY | {"maxSuccessAgeSeconds": 90000}]),
+    # 1440 slots on one day of the month.
+    Rule("SuccessAgeBelowInterval", "spec.maxSuccessAgeSeconds", "its longest interval of 30 d",
+         {"cron": ["* * 2 * *"], "maxSuccessAgeSeconds": 2592000},
+         [{"cron": ["* * 2 * *"], "maxSuccessAgeSeconds": 2592060}, {"every": {"periodSeconds": 10},
+                                                                   "maxSuccessAgeSeconds": 10}]),
     Rule("SpreadBeyondInterval", "spec.spreadSeconds", "write at most 300", OFTEN | ONCE | {"spreadSeconds": 301},
          [OFTEN | ONCE | {"spreadSeconds": 300}]),
     Rule("CatchUpFlood", "spec.catchUp.maxRuns", "one after another",
@@ -178,6 +188,7 @@ def test_the_smallest_useful_object_is_warned_of_nothing() -> None:
 def test_every_code_is_tested_and_on_the_page() -> None:
     source = "\n".join(file.read_text() for file in SOURCES.glob("*.py"))
     levels = {code: level for level, code in re.findall(r'Level\.(WARNING|NOTE),\s+"(\w+)"', source)}
+    assert set(levels) == CODES
     assert {rule.code for rule in RULES} | {"ManyAtOneMinute"} == set(levels)
     warnings, _, notes = PAGE.read_text().partition("**Warnings**")[2].partition("**Notes**")
     notes = notes.partition("\n## ")[0]
@@ -199,6 +210,13 @@ def test_no_schedule_is_too_odd_to_be_judged(texts: list[str], zone: str, now: d
         assert finding.field.startswith("spec.")
         assert finding.message
     crowds([odd] * 5, now)
+
+
+@pytest.mark.parametrize("day", range(1, 8))
+def test_a_pause_of_a_weekend_is_told_on_every_day_of_the_week(day: int) -> None:
+    office = schedule(cron=["*/5 9-17 * * MON-FRI"], maxSuccessAgeSeconds=100_000)
+    codes = [finding.code for finding in warnings_of(office, at(f"2027-02-0{day} 10:00"))]
+    assert "SuccessAgeBelowInterval" in codes
 
 
 def _crowd(count: int, **spec: Any) -> list[Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slotkeeper.spec import UnreadableManifest, manifest_files, read_manifests
+from slotkeeper.spec import NothingThere, UnreadableManifest, manifest_files, read_manifests
 from slotkeeper.spec.yaml_scalars import json_integer
 
 DATA = Path(__file__).parent / "data"
@@ -183,3 +186,31 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnreadableManifest, match="no such file"):
         read_manifests(tmp_path / "nothing.yaml")
+
+
+def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)  # for the folders around it may be closed, too
+    with _nobody(), pytest.raises(UnreadableManifest, match="closed: cannot be read: Permission denied") as caught:
+        manifest_files(Path("closed"))
+    assert not isinstance(caught.value, NothingThere)
+    with _nobody(), pytest.raises(UnreadableManifest, match=r"a\.yaml: cannot be read: Permission denied"):
+        manifest_files(Path("closed/a.yaml"))
+
+
+@contextmanager
+def _nobody() -> Iterator[None]:
+    """Root may list every folder."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_name_that_no_file_can_have() -> None:
+    with pytest.raises(UnreadableManifest, match="File name too long"):
+        manifest_files(Path("a" * 300))
