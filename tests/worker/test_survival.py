@@ -53,6 +53,14 @@ def test_outcomes_that_wait_while_the_database_refuses_are_recorded_later(place:
         assert place.ended(run).attempts == 1
 
 
+def cut(place: Place) -> None:
+    """The server ends every session of the worker."""
+    place.value(
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+        " where datname = current_database() and application_name like 'slotkeeper %%'"
+    )
+
+
 def test_a_connection_that_is_cut_again_and_again_loses_nothing(place: Place) -> None:
     """Every session of the worker is ended by the server while it claims and finishes."""
     worker = place.worker(lease_seconds=30, concurrency=5)
@@ -64,17 +72,15 @@ def test_a_connection_that_is_cut_again_and_again_loses_nothing(place: Place) ->
             ),
             "some done",
         )
-        place.value(
-            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
-            " where datname = current_database() and application_name like 'slotkeeper %%'"
-        )
+        cut(place)
     for run in runs:
         assert place.ended(run).attempts == 1
     assert worker.running
     assert sorted(line["run"] for line in place.processes.handled_runs()) == sorted(runs)
     assert lost_leases(place) == 0
+    cut(place)
     assert worker.stop() == 0
-    assert place.value("select count(*) from slotkeeper.worker") == 0
+    assert place.value("select count(*) from slotkeeper.worker") == 0, "though its last connection was cut"
 
 
 def test_runs_with_one_attempt_do_not_wait_for_the_next_poll(place: Place) -> None:

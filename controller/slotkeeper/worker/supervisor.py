@@ -261,8 +261,11 @@ class Supervisor:
     async def _leave(self) -> None:
         if self._lease is not None:
             self._lease.stop()
-        with contextlib.suppress(SlotkeeperError):
-            await self._stores[0].leave(self._worker_id)
+        # Twice: a connection that was cut while it was idle shows it only now, and the next call opens another.
+        for _ in range(2):
+            with contextlib.suppress(SlotkeeperError):
+                await self._stores[0].leave(self._worker_id)
+                return
 
     async def _close(self) -> None:
         self._async_handlers.close()
