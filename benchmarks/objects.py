@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -114,10 +114,10 @@ def controller(server: Server, plane: ControlPlane) -> Iterator[subprocess.Popen
         process.wait(60)
 
 
-def wait_for(fact: object, seconds: float = 1200) -> float:
+def wait_for(fact: Callable[[], object], seconds: float = 1200) -> float:
     """Seconds until ``fact`` is true."""
     began = time.monotonic()
-    while not fact():  # type: ignore[operator]
+    while not fact():
         assert time.monotonic() - began < seconds, "it takes too long"
         time.sleep(0.25)
     return time.monotonic() - began

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 import scenario
+from timeline import Timeline
 
 
 @pytest.fixture
@@ -22,3 +23,13 @@ def other(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     """A second connection, to race the first."""
     with scenario.connect(dsn) as opened:
         yield opened
+
+
+@pytest.fixture
+def timeline(
+    shared_dsn: str, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Timeline]:
+    """For modules that test time on one database; their ``connection`` leads to it."""
+    timeline = Timeline(shared_dsn, connection, monkeypatch)
+    yield timeline
+    timeline.close()

@@ -38,15 +38,6 @@ def connection(shared_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield opened
 
 
-@pytest.fixture
-def timeline(
-    shared_dsn: str, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Timeline]:
-    timeline = Timeline(shared_dsn, connection, monkeypatch)
-    yield timeline
-    timeline.close()
-
-
 def tens(**spec: Any) -> dict[str, Any]:
     every = {"periodSeconds": 10, "anchorTime": "2026-06-05T00:00:00Z"}
     return jobschedule(

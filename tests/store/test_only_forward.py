@@ -37,15 +37,6 @@ def connection(shared_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield opened
 
 
-@pytest.fixture
-def timeline(
-    shared_dsn: str, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Timeline]:
-    timeline = Timeline(shared_dsn, connection, monkeypatch)
-    yield timeline
-    timeline.close()
-
-
 @dataclass
 class Model:
     """What is right: slots decided so far with the payload that they were decided under.
