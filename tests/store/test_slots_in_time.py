@@ -31,13 +31,6 @@ def connection(shared_dsn: str) -> Iterator[Connection]:
         yield opened
 
 
-@pytest.fixture
-def timeline(shared_dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timeline]:
-    timeline = Timeline(shared_dsn, connection, monkeypatch)
-    yield timeline
-    timeline.close()
-
-
 class Told:
     """One schedule of a timeline, in a namespace of its own, so that a worker sees nothing else."""
 
